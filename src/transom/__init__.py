@@ -1,0 +1,55 @@
+"""Transom: a window into self-attention.
+
+Names are fetched when first used, so that `transom --help` need not load torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transom import equations, kernels, layers, lens
+    from transom.equations.masks import causal, padding, same_document, sliding_window
+    from transom.kernels import attend
+    from transom.lens import Sight, sight
+    from transom.names import Misfit
+
+__version__ = "0.1.0.dev0"
+
+ROOMS = ("equations", "kernels", "layers", "lens")
+HOMES = {
+    "attend": "transom.kernels",
+    "causal": "transom.equations.masks",
+    "padding": "transom.equations.masks",
+    "same_document": "transom.equations.masks",
+    "sliding_window": "transom.equations.masks",
+    "sight": "transom.lens",
+    "Sight": "transom.lens",
+    "Misfit": "transom.names",
+}
+
+__all__ = [
+    "Misfit",
+    "Sight",
+    "attend",
+    "causal",
+    "equations",
+    "kernels",
+    "layers",
+    "lens",
+    "padding",
+    "same_document",
+    "sight",
+    "sliding_window",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in ROOMS:
+        return import_module(f"transom.{name}")
+    if name in HOMES:
+        return getattr(import_module(HOMES[name]), name)
+    raise AttributeError(f"transom has no {name!r}; it has {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

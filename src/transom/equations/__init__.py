@@ -1,0 +1,1 @@
+"""Pure functions, one per equation: readable beside the paper, checked against plain loops."""

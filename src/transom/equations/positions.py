@@ -1,0 +1,58 @@
+"""Position formulas: where a token stands, as numbers."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+def sinusoidal(positions: Int[Tensor, "*any"], d_model: int, base: float = 10_000.0) -> Float[Tensor, "*any {d_model}"]:
+    """sin and cos of the position at d_model/2 wavelengths, interleaved (Vaswani et al. 2017, section 3.5)."""
+    even = torch.arange(0, d_model, 2, device=positions.device, dtype=torch.float64)
+    angles = positions[..., None].double() / base ** (even / d_model)
+    waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+    return waves[..., :d_model].to(torch.get_default_dtype())
+
+
+def rotary_angles(positions: Int[Tensor, "*any"], d_head: int, base: float = 10_000.0) -> Float[Tensor, "*any pairs"]:
+    """m·θ_i for position m and pair i, θ_i = base^(−2i/d_head) (Su et al. 2021, equation 15)."""
+    even = torch.arange(0, d_head, 2, device=positions.device, dtype=torch.float64)
+    return (positions[..., None].double() * base ** (-even / d_head)).to(torch.get_default_dtype())
+
+
+def rotated(
+    x: Float[Tensor, "... token d_head"], angles: Float[Tensor, "... token pairs"]
+) -> Float[Tensor, "... token d_head"]:
+    """Each pair of neighbouring numbers turned by its angle, so that q · k depends on the distance only.
+
+    (Su et al. 2021, equation 34: the pairs are (x₁, x₂), (x₃, x₄), ….)
+    """
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    first, second = x[..., 0::2], x[..., 1::2]
+    return torch.stack([first * cos - second * sin, first * sin + second * cos], dim=-1).flatten(-2)
+
+
+def rotated_halves(
+    x: Float[Tensor, "... token d_head"], angles: Float[Tensor, "... token pairs"]
+) -> Float[Tensor, "... token d_head"]:
+    """The same turn with number i paired to number i + d_head/2: the layout Llama-like checkpoints use."""
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+
+
+def alibi_slopes(heads: int) -> Float[Tensor, " {heads}"]:
+    """One slope per head, a geometric series from 2^(−8/heads) (Press et al. 2022, section 3).
+
+    For a number of heads that is no power of two, the authors fill up with every second slope of the next power.
+    """
+    power = 1 << (heads.bit_length() - 1)
+    own = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
+    extra = [2.0 ** (-8.0 * (i + 1) / (2 * power)) for i in range(0, 2 * (heads - power), 2)]
+    return torch.tensor(own + extra)
+
+
+def clipped_distance(
+    queries: Int[Tensor, "rows 1"], keys: Int[Tensor, "1 columns"], reach: int
+) -> Int[Tensor, "rows columns"]:
+    """key − query clipped to [−reach, reach] and moved to start at 0 (Shaw et al. 2018, section 3.2)."""
+    return (keys - queries).clamp(-reach, reach) + reach
