@@ -1,0 +1,55 @@
+# Every target sets up what it needs in .venv: made if missing, quick when it is there.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help run test test-all lint bench clean
+
+PYTHON ?= python3
+BIN := .venv/bin
+FOR_RUN := .venv/.ready-to-run
+FOR_WORK := .venv/.ready-to-work
+
+help:  ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@echo "  To choose the Python that .venv is made with: make PYTHON=python3.12 run"
+
+run: $(FOR_RUN)  ## "The cat sat" through self-attention, every number, in the terminal
+	@$(BIN)/transom tour
+
+test: $(FOR_WORK)  ## the tests, without the slow ones
+	@$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(FOR_WORK)  ## all tests
+	@$(BIN)/python -m pytest
+
+lint: $(FOR_WORK)  ## ruff (lint and format) and pyright
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/pyright
+
+bench: $(FOR_WORK)  ## attention side by side with its peers: time and memory, as ratios
+	@$(BIN)/python -m bench
+
+clean:  ## remove .venv and what the tools leave behind
+	@rm -rf .venv .pytest_cache .ruff_cache .hypothesis build
+
+$(FOR_RUN): pyproject.toml constraints.txt
+	$(call installed,.)
+	@touch $@
+
+$(FOR_WORK): pyproject.toml constraints.txt
+	$(call installed,.[dev])
+	@touch $@ $(FOR_RUN)
+
+# pip warns about every find-links folder that is not there; nothing else it says is hidden.
+pip = $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt $(1) \
+	2> >(grep -v '^WARNING: Location' >&2 || true)
+
+define installed
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	echo "Transom needs Python 3.11 or newer, but $(PYTHON) is not; name one, as in: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+@if $(BIN)/python -c '' 2> /dev/null; then echo "[1/3] .venv is there" >&2; \
+	else echo "[1/3] making .venv with $$($(PYTHON) --version)" >&2; $(PYTHON) -m venv .venv; fi
+@echo "[2/3] installing torch (about 200 MB as a CPU build; a few minutes the first time)" >&2; $(call pip,torch)
+@echo "[3/3] installing transom: $(1)" >&2; $(call pip,-e '$(1)')
+endef
