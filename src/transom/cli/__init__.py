@@ -1,0 +1,107 @@
+"""The command `transom`: one file per command, loaded when it is called, so that `--help` stays quick."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from io import TextIOWrapper
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from transom import __version__
+from transom.names import Misfit
+
+BAD_USE = 2
+OUR_FAULT = 3
+
+
+class Command(NamedTuple):
+    """Where a command lives (its function is `run`), and what it does in one line."""
+
+    module: str
+    help: str
+
+
+COMMANDS = {
+    "tour": Command("transom.cli.tour", "“The cat sat” through self-attention, with every number."),
+    "doctor": Command("transom.cli.doctor", "What Transom runs on here: versions, engine, threads, devices."),
+}
+
+
+class Commands(TyperGroup):
+    """The table COMMANDS as a command line; a command's file is imported only when that command is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        command = COMMANDS[cmd_name]
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command(cmd_name, short_help=command.help)(import_module(command.module).run)
+        return get_command(single)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS:
+            ctx.fail(f"there is no command {args[0]!r}; there are {', '.join(COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
+
+
+app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def show_version(wanted: bool) -> bool:
+    if wanted:
+        typer.echo(f"transom {__version__}")
+        raise typer.Exit
+    return wanted
+
+
+@app.callback(epilog="Example: transom tour --json")
+def transom(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    """A window into self-attention: see exactly who looked at whom, with what numbers."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run a command line. Exit codes: 0 done, 1 a finding, 2 bad use or input, 3 a fault of Transom's own."""
+    words = list(sys.argv[1:] if args is None else args) or ["--help"]
+    debug = "--debug" in words
+    if debug:  # wherever it stands, also behind the command
+        words = ["--debug", *(word for word in words if word != "--debug")]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal that lacks a sign shows ? instead of an error
+            stream.reconfigure(errors="replace")
+    try:
+        code = get_command(app).main(words, prog_name="transom", standalone_mode=False)
+        sys.stdout.flush()
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return complaint(error)
+    return code if isinstance(code, int) else 0
+
+
+def complaint(error: Exception) -> int:
+    """The error as one line on stderr, whatever its message holds; gives the exit code that fits."""
+    message, code = str(error), BAD_USE
+    if isinstance(error, typer.TyperException):
+        context = getattr(error, "ctx", None)
+        message = f"{error.format_message().rstrip('.')}; see {context.command_path if context else 'transom'} --help"
+    elif not isinstance(error, Misfit):
+        message = f"{type(error).__name__}: {error}; this is a fault of Transom's own, and --debug shows where it is"
+        code = OUR_FAULT
+    print(f"transom: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,155 @@
+"""`transom tour`: three words through self-attention with every number, and a slip in a note put right."""
+
+import json
+import math
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+TOKENS = ("The", "cat", "sat")
+EMBEDDINGS = ((1.0, 0.0, 1.0, 0.0), (0.0, 1.0, 0.0, 1.0), (1.0, 1.0, 1.0, 1.0))
+PRINTED = [1.2669, 0.9999, 1.2669, 0.9999]  # what the note gives as the context of "The"
+MISREAD = [2.0, 2.0, 2.0, 2.0]  # the value of "sat" from which the note's figure follows
+SHADES = "░▒▓█"  # weights up to ¼, ½, ¾, 1
+SEE = "transom doctor says what it ran on"
+NEXT = {"tour --json": "these numbers in full", "doctor": "what Transom runs on here", "--help": "every command"}
+
+Row = Sequence[float]
+
+
+def run(as_json: Annotated[bool, typer.Option("--json", help="All the numbers, in full, as JSON.")] = False) -> None:
+    """“The cat sat” in four dimensions through a self-attention layer, with every number.
+
+    Example: transom tour --json
+    """
+    steps = worked()
+    if not steps["receipt"]["holds"]:
+        typer.echo(f"transom: these weights do not make the layer's output, so nothing is drawn; {SEE}", err=True)
+        raise typer.Exit(1)
+    if as_json:
+        typer.echo(json.dumps(steps, indent=2))
+        return
+    console = Console(highlight=False)
+    for line in told(steps):
+        console.print(line, soft_wrap=True)
+
+
+def worked() -> dict[str, Any]:
+    """Every step as plain numbers, in float64: what goes through the layer, and how the note's figure comes about."""
+    import torch
+
+    import transom
+    from transom.equations import attention
+
+    x = torch.tensor([EMBEDDINGS], dtype=torch.float64)
+    layer = transom.layers.SelfAttention(d_model=x.shape[-1]).to(x.dtype)
+    with torch.no_grad():
+        for W in (layer.W_Q, layer.W_K, layer.W_V):
+            W.weight.copy_(torch.eye(x.shape[-1]))
+        Q, K, V = layer.projected(x)
+        sight = transom.sight(Q, K, V)
+        found = {"embeddings": x, "Q": Q[0], "K": K[0], "V": V[0], "scores": attention.scores(Q, K)[0]}
+        found |= {"scaled": sight.scores(batch=0), "weights": sight.weights(batch=0), "context": layer(x)}
+    steps = {name: tensor[0].tolist() for name, tensor in found.items()}
+    receipt = {**asdict(sight.receipt()), "holds": sight.receipt().holds}
+    return {"tokens": list(TOKENS), **steps, "slip": slip(steps["weights"][0], steps["V"]), "receipt": receipt}
+
+
+def slip(weights: Row, V: Sequence[Row]) -> dict[str, Any]:
+    """The context of "The" with the value of "sat" misread and the weights cut, not rounded, to four decimals."""
+    misread = [*V[:2], MISREAD]
+    cut = [math.floor(weight * 10_000) / 10_000 for weight in weights]
+    retold = [round(number, 4) for number in weighted_sum(cut, misread)]
+    return {"printed": PRINTED, "weights": cut, "V": misread, "retold": retold, "reproduced": retold == PRINTED}
+
+
+def weighted_sum(weights: Row, V: Sequence[Row]) -> list[float]:
+    return [
+        sum(weight * number for weight, number in zip(weights, column, strict=True)) for column in zip(*V, strict=True)
+    ]
+
+
+def told(steps: dict[str, Any]) -> Iterator[Text]:
+    """The steps in words and numbers, line by line."""
+    yield Text(
+        f"“{' '.join(TOKENS)}” in four dimensions, through a self-attention layer with identity parameters", "bold"
+    )
+    yield Text()
+    yield Text("1  Each token is a vector x. Since W_Q = W_K = W_V = I, it is its query, key and value too.")
+    for token, vector in zip(TOKENS, steps["embeddings"], strict=True):
+        yield Text.assemble("   ", (token, "bold"), f"  {bare(vector)}")
+    yield Text()
+    yield Text("2  Each row looks from a token, each column is looked at. Softmax makes each row of weights sum to 1.")
+    yield from matrices(steps)
+    yield Text()
+    yield Text("3  The context of a token: each value times its weight, summed up (in full, here to four decimals).")
+    for token, weights, context in zip(TOKENS, steps["weights"], steps["context"], strict=True):
+        yield Text.assemble("   ", (token, "bold"), f"  {arithmetic(weights, steps['V'], context)}")
+    yield Text()
+    yield from mended(steps)
+    yield Text()
+    yield Text("Next, try:")
+    for command, purpose in NEXT.items():
+        yield Text(f"   {as_typed()} {command:<12} {purpose}")
+
+
+def matrices(steps: dict[str, Any]) -> Iterator[Text]:
+    """Scores, scaled scores and weights side by side, and the weights once more as a picture."""
+    d_head = len(EMBEDDINGS[0])
+    captions = f"{'scores Q Kᵀ':>15}{f'scaled by 1/√{d_head}':>18}{'weights = softmax':>24}"
+    yield Text(f"{'':12}{captions}    {' '.join(SHADES)} up to ¼ ½ ¾ 1")
+    names = "".join(f"{token:>{width}}" for width in (5, 6, 8) for token in TOKENS)
+    yield Text(f"from ↓ at → {names}    {'  '.join(f'{token:<5}' for token in TOKENS)}".rstrip())
+    for row, token in enumerate(TOKENS):
+        numbers = "".join(f"{score:5.0f}" for score in steps["scores"][row])
+        numbers += "".join(f"{score:6.1f}" for score in steps["scaled"][row])
+        numbers += "".join(f"{weight:8.4f}" for weight in steps["weights"][row])
+        yield Text.assemble("   ", (f"{token:<9}", "bold"), numbers, "    ", (heat(steps["weights"][row]), "cyan"))
+
+
+def heat(weights: Row) -> str:
+    """A row of weights as blocks: the darker, the more weight."""
+    return "  ".join(SHADES[max(0, math.ceil(weight * len(SHADES)) - 1)] * 5 for weight in weights)
+
+
+def mended(steps: dict[str, Any]) -> Iterator[Text]:
+    """The note's figure, why it cannot be, how it comes about, and the right one."""
+    slip = steps["slip"]
+    exact, cut = steps["weights"][0][1], slip["weights"][1]
+    yield Text(f"4  The note this example comes from prints {fixed(slip['printed'])} for “{TOKENS[0]}”. It cannot be:")
+    yield Text("   values from 0 to 1, with weights that sum to 1, give contexts from 0 to 1. The figure comes out if")
+    yield Text(
+        f"   the value of “{TOKENS[2]}” is taken as {bare(MISREAD)} and the weights are cut off ({exact:.6f} to {cut}):"
+    )
+    outcome = "as printed" if slip["reproduced"] else "not as printed"
+    yield Text(f"   {arithmetic(slip['weights'], slip['V'], slip['retold'])}  {outcome}")
+    yield Text(f"   {arithmetic(steps['weights'][0], steps['V'], steps['context'][0])}  right")
+
+
+def arithmetic(weights: Row, V: Sequence[Row], total: Row) -> str:
+    terms = (f"{weight:.4f}·{bare(value)}" for weight, value in zip(weights, V, strict=True))
+    return f"{' + '.join(terms)} = {fixed(total)}"
+
+
+def bare(vector: Row) -> str:
+    return f"[{' '.join(f'{number:g}' for number in vector)}]"
+
+
+def fixed(vector: Row) -> str:
+    return f"[{' '.join(f'{number:.4f}' for number in vector)}]"
+
+
+def as_typed() -> str:
+    """How this command is called from here: `transom`, or the path it was called by if the shell would not find it."""
+    called = sys.argv[0]
+    if Path(called).name == "__main__.py":
+        return "python -m transom"
+    return "transom" if shutil.which("transom") == called else shlex.quote(called)

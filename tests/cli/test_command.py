@@ -1,0 +1,107 @@
+"""The command line as a whole: help, exit codes, and errors of one line."""
+
+import subprocess
+import sys
+
+import pytest
+
+import transom
+from transom import cli
+from transom.cli import COMMANDS, main
+from transom.names import Misfit
+
+
+def failing(monkeypatch, error: Exception) -> None:
+    """Make `transom doctor` fail with this error."""
+
+    def findings():
+        raise error
+
+    monkeypatch.setattr("transom.cli.doctor.findings", findings)
+
+
+@pytest.mark.parametrize("args", [[], ["--help"]])
+def test_help_lists_every_command_with_its_line(args, capsys):
+    assert main(args) == 0
+    shown = capsys.readouterr().out
+    for name, command in COMMANDS.items():
+        assert f"  {name} " in shown
+        assert command.help in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_has_its_line_and_an_example(name, capsys):
+    assert main([name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"Usage: transom {name} " in shown
+    assert f"Example: transom {name} " in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_json_twin(name, capsys):
+    main([name, "--help"])
+    assert "--json" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"transom {transom.__version__}\n"
+
+
+def test_python_m_transom_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "transom", "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"transom {transom.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (["tuor"], "there is no command 'tuor'; there are tour, doctor; see transom --help"),
+        (["--loud"], "No such option: --loud; see transom --help"),
+        (["doctor", "--loud"], "No such option: --loud; see transom doctor --help"),
+        (["doctor", "who"], "Got unexpected extra argument(s) (who); see transom doctor --help"),
+    ],
+)
+def test_bad_use_is_one_line_and_code_2(args, complaint, capsys):
+    assert main(args) == 2
+    assert capsys.readouterr() == ("", f"transom: {complaint}\n")
+
+
+def test_bad_input_is_one_line_and_code_2(monkeypatch, capsys):
+    failing(monkeypatch, Misfit("expected a cat,\n  but got a dog; give a cat"))
+    assert main(["doctor"]) == 2
+    assert capsys.readouterr() == ("", "transom: expected a cat, but got a dog; give a cat\n")
+
+
+def test_a_fault_of_our_own_is_one_line_and_code_3(monkeypatch, capsys):
+    failing(monkeypatch, RuntimeError("the ladder broke"))
+    assert main(["doctor"]) == 3
+    complaint = "RuntimeError: the ladder broke; this is a fault of Transom's own, and --debug shows where it is"
+    assert capsys.readouterr() == ("", f"transom: {complaint}\n")
+
+
+@pytest.mark.parametrize("args", [["--debug", "doctor"], ["doctor", "--debug"]])
+def test_debug_shows_the_traceback_before_the_line(args, monkeypatch, capsys):
+    failing(monkeypatch, Misfit("no"))
+    assert main(args) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("Traceback (most recent call last):\n")
+    assert shown.err.endswith("transom.names.Misfit: no\ntransom: no\n")
+
+
+def test_a_code_of_the_command_s_own_is_passed_on(monkeypatch, capsys):
+    failing(monkeypatch, cli.typer.Exit(1))
+    assert main(["doctor"]) == 1
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_stream_without_our_signs_gets_question_marks_not_an_error():
+    done = subprocess.run(
+        [sys.executable, "-m", "transom", "tour"],
+        capture_output=True,
+        env={"PYTHONIOENCODING": "ascii", "PYTHONPATH": ":".join(sys.path)},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"scores Q K?" in done.stdout
