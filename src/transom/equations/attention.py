@@ -34,7 +34,7 @@ def masked(
 
 
 def softmax(scores: Float[Tensor, "... queries keys"]) -> Float[Tensor, "... queries keys"]:
-    """Each row of scores as weights that sum to 1 over the keys; a row that may look nowhere gets weights of exactly 0."""
+    """Each row of scores as weights that sum to 1 over the keys; a row that may look nowhere gets exactly 0."""
     if scores.shape[-1] == 0:
         return scores
     highest = scores.detach().amax(dim=-1, keepdim=True)

@@ -15,14 +15,14 @@ def everything() -> slice:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Which batch entries, heads, rows (queries) and columns (keys) of the whole; slices stay views, lists are picked."""
+    """Which batch entries, heads, rows (queries) and columns (keys) of the whole; slices give views."""
 
     whole: tuple[int, int, int, int]
     batch: Index = field(default_factory=everything)
     heads: Index = field(default_factory=everything)
     rows: Index = field(default_factory=everything)
     columns: Index = field(default_factory=everything)
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(kw_only=True)
 
     def narrowed(self, **places: Index) -> "Block":
         return replace(self, **places)

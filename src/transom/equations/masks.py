@@ -210,7 +210,8 @@ def padding(real: Tensor) -> Mask:
     """Nobody sees padding; `real` is bool, (keys) or (batch, keys), True for real tokens."""
     if real.dtype != torch.bool:
         raise Misfit(
-            f"padding(real) takes a bool tensor, True for real tokens, but got {real.dtype}; for 0/1 numbers use real.bool()"
+            f"padding(real) takes a bool tensor, True for real tokens, but got {real.dtype};"
+            " for numbers 0 and 1 use real.bool()"
         )
     return Padding(two_axes("padding(real)", real))
 

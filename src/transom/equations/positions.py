@@ -1,5 +1,7 @@
 """Position formulas: where a token stands, as numbers."""
 
+import math
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -7,16 +9,21 @@ from torch import Tensor
 
 def sinusoidal(positions: Int[Tensor, "*any"], d_model: int, base: float = 10_000.0) -> Float[Tensor, "*any {d_model}"]:
     """sin and cos of the position at d_model/2 wavelengths, interleaved (Vaswani et al. 2017, section 3.5)."""
-    even = torch.arange(0, d_model, 2, device=positions.device, dtype=torch.float64)
-    angles = positions[..., None].double() / base ** (even / d_model)
+    angles = turns(positions, d_model, base)
     waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-    return waves[..., :d_model].to(torch.get_default_dtype())
+    return waves[..., :d_model].to(positions.device, torch.get_default_dtype())
 
 
 def rotary_angles(positions: Int[Tensor, "*any"], d_head: int, base: float = 10_000.0) -> Float[Tensor, "*any pairs"]:
-    """m·θ_i for position m and pair i, θ_i = base^(−2i/d_head) (Su et al. 2021, equation 15)."""
-    even = torch.arange(0, d_head, 2, device=positions.device, dtype=torch.float64)
-    return (positions[..., None].double() * base ** (-even / d_head)).to(torch.get_default_dtype())
+    """m·θ_i for position m and pair i, θ_i = base^(−2i/d_head), less whole turns (Su et al. 2021, equation 15)."""
+    whole_turn = 2.0 * math.pi
+    return turns(positions, d_head, base).remainder(whole_turn).to(positions.device, torch.get_default_dtype())
+
+
+def turns(positions: Int[Tensor, "*any"], width: int, base: float) -> Float[Tensor, "*any pairs"]:
+    """position · base^(−2i/width), in float64: near 100,000 radians float32 goes in steps of 0.008."""
+    even = torch.arange(0, width, 2, dtype=torch.float64)
+    return positions.cpu()[..., None].double() * base ** (-even / width)
 
 
 def rotated(

@@ -35,7 +35,8 @@ def check_tensors(Q: Tensor, K: Tensor, V: Tensor) -> None:
             )
         if tensor.device != Q.device:
             raise Misfit(
-                f"Q, K and V must share a device, but Q is on {Q.device} and {name} on {tensor.device}; use .to(Q.device)"
+                f"Q, K and V must share a device, but Q is on {Q.device} and {name} on {tensor.device};"
+                " use .to(Q.device)"
             )
 
 

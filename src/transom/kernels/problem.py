@@ -92,7 +92,7 @@ class Problem:
         seen = self.seen(block)
         return s if seen is None else attention.masked(s, seen)
 
-    def kept(self, block: Block) -> Float[Tensor, "batch heads rows columns"] | None:
+    def dropout_factors(self, block: Block) -> Float[Tensor, "batch heads rows columns"] | None:
         """What dropout multiplies the block's weights by: 0 or 1 / (1 − dropout); None without dropout."""
         if self.dropout == 0.0:
             return None

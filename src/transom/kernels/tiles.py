@@ -5,7 +5,7 @@ computes each band's weights again from its scores and log-sum-exp (Dao et al. 2
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,7 +13,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transom.equations import attention
-from transom.equations.biases import Bias
 from transom.equations.blocks import Block
 from transom.equations.heads import shared_product, shared_sum
 from transom.kernels.problem import Problem
@@ -23,7 +22,7 @@ FEWEST_ROWS = 64  # below this a matrix product no longer pays for loading the k
 
 
 def bands(problem: Problem, held: int = BAND_NUMBERS) -> Iterator[Block]:
-    """The whole attention, cut into blocks of about `held` scores; keys that a mask rules out by position are left off."""
+    """The whole attention in blocks of about `held` scores, without the keys that a mask rules out by position."""
     batch, heads, queries, keys = problem.whole
     group = problem.group
     if 0 in (batch, heads, queries):
@@ -64,9 +63,8 @@ def safe_context(
     if is_finite(V):
         return shared_product(weights, V)
     looked = (weights != 0).to(V.dtype)
-    nan, above, below = (
-        shared_product(looked, bad.to(V.dtype)) > 0 for bad in (V.isnan(), torch.inf == V, -torch.inf == V)
-    )
+    bad = (V.isnan(), V.isposinf(), V.isneginf())
+    nan, above, below = (shared_product(looked, kind.to(V.dtype)) > 0 for kind in bad)
     out = shared_product(weights, finite(V))
     out = out.masked_fill(above, torch.inf).masked_fill(below, -torch.inf)
     return out.masked_fill(nan | (above & below), torch.nan)
@@ -82,7 +80,7 @@ def solve(problem: Problem) -> tuple[Tensor, Tensor]:
         scores = problem.scores(band)
         weights = attention.softmax(scores)
         lse[place] = attention.log_sum_exp(scores)
-        kept = problem.kept(band)
+        kept = problem.dropout_factors(band)
         output[place] = safe_context(weights if kept is None else weights * kept, problem.values_of(band)).to(
             output.dtype
         )
@@ -109,51 +107,64 @@ class TiledAttention(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *of: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *of: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         Q, K, V, output, lse = ctx.saved_tensors
         problem = replace(ctx.problem, Q=Q, K=K, V=V)
-        bias = problem.bias if ctx.needs_input_grad[3] else None
-        sent = [x.new_zeros(x.shape, dtype=problem.accurate) for x in (Q, K, V)]
-        of_source = None if bias is None else torch.zeros_like(bias.source, dtype=problem.accurate)
+        sent = Gradients.nothing_yet(problem, for_bias=ctx.needs_input_grad[3])
         for band in bands(problem):
-            send_back(problem, band, (of[0], output, lse), sent, bias, of_source)
-        of_source = None if bias is None or of_source is None else of_source.to(bias.source.dtype)
-        return (*(x.to(Q.dtype) for x in sent), of_source, None)
+            place = (band.batch, band.heads, band.rows)
+            of_output, found = of[0][place].to(problem.accurate), output[place].to(problem.accurate)
+            weights = weights_from(problem.scores(band), lse[place])
+            send_back(problem, band, weights, of_output, (of_output * found).sum(dim=-1, keepdim=True), sent)
+        of_source = None if sent.bias is None or problem.bias is None else sent.bias.to(problem.bias.source.dtype)
+        return (*(x.to(Q.dtype) for x in (sent.Q, sent.K, sent.V)), of_source, None)
+
+
+@dataclass
+class Gradients:
+    """What the bands send back, summed up as they go by; `bias` is for its source, where that wants one."""
+
+    Q: Tensor
+    K: Tensor
+    V: Tensor
+    bias: Tensor | None
+
+    @classmethod
+    def nothing_yet(cls, problem: Problem, for_bias: bool) -> "Gradients":
+        def zeros(like: Tensor) -> Tensor:
+            return torch.zeros(like.shape, dtype=problem.accurate, device=like.device)
+
+        bias = zeros(problem.bias.source) if for_bias and problem.bias is not None else None
+        return cls(zeros(problem.Q), zeros(problem.K), zeros(problem.V), bias)
 
 
 def send_back(
     problem: Problem,
     band: Block,
-    found: tuple[Tensor, Tensor, Tensor],
-    sent: list[Tensor],
-    bias: Bias | None,
-    of_source: Tensor | None,
+    weights: Float[Tensor, "batch heads rows columns"],
+    of_output: Float[Tensor, "batch heads rows d_value"],
+    settled: Float[Tensor, "batch heads rows 1"],
+    sent: Gradients,
 ) -> None:
-    """Add one band's gradients into `sent` (for Q, K, V) and into the bias's, where it wants one."""
-    place = (band.batch, band.heads, band.rows)
-    of_output, output, lse = (x[place].to(problem.accurate) for x in found)
-    of_Q, of_K, of_V = sent
-    weights = weights_from(problem.scores(band), lse)
-    kept = problem.kept(band)
-    of_weights = shared_product(of_output, problem.values_of(band).mT)
-    dropped = weights if kept is None else weights * kept
-    if kept is not None:
-        of_weights = of_weights * kept
-    of_scores = weights * (of_weights - (of_output * output).sum(dim=-1, keepdim=True))
+    """Add one band's gradients to `sent`; `settled` is Σⱼ weight · its gradient, which the softmax takes off."""
+    kept = problem.dropout_factors(band)
+    used = weights if kept is None else weights * kept
+    of_used = shared_product(of_output, problem.values_of(band).mT)
+    of_weights = of_used if kept is None else of_used * kept
+    of_scores = weights * (of_weights - settled)
     seen = problem.seen(band)
     if seen is not None:
         of_scores = of_scores.masked_fill(~seen, 0.0)
-    if bias is not None and of_source is not None:
-        bias.tell(of_source, band, of_scores)
+    if problem.bias is not None and sent.bias is not None:
+        problem.bias.tell(sent.bias, band, of_scores)
     if problem.softcap is not None:
-        capped = problem.capped_scores(band)
-        of_scores = of_scores * finite(1.0 - (capped / problem.softcap).square())
+        of_scores = of_scores * finite(1.0 - (problem.capped_scores(band) / problem.softcap).square())
+    # A NaN in a masked key must not come back through 0 · NaN.
     Q, K = finite(problem.queries_of(band)), finite(problem.keys_of(band))
-    kv_heads = K.shape[1]
     shared = (band.batch, problem.kv_heads_of(band.heads), band.columns)
-    of_Q[place] += shared_product(of_scores, K) * problem.scale
-    of_K[shared] += shared_sum(of_scores.mT @ Q, kv_heads) * problem.scale
-    of_V[shared] += shared_sum(dropped.mT @ of_output, kv_heads)
+    sent.Q[band.batch, band.heads, band.rows] += shared_product(of_scores, K) * problem.scale
+    sent.K[shared] += shared_sum(of_scores.mT @ Q, K.shape[1]) * problem.scale
+    sent.V[shared] += shared_sum(used.mT @ of_output, K.shape[1])
 
 
 def attention_in_tiles(problem: Problem) -> tuple[Tensor, Tensor]:

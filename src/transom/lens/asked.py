@@ -1,0 +1,46 @@
+"""What a person asks to see of an axis: one place, a slice, a list, or everything."""
+
+import torch
+from torch import Tensor
+
+from transom.equations.blocks import Index
+from transom.names import Misfit
+
+Asked = int | slice | list[int] | Tensor | None
+
+
+def places(asked: Asked, axis: str, size: int, device: torch.device) -> Index:
+    """The asked places of an axis, as an index into it; negative ones count from the end."""
+    if asked is None:
+        return slice(0, size)
+    if isinstance(asked, slice):
+        first, last, step = asked.indices(size)
+        return slice(first, last) if step == 1 else torch.arange(size, device=device)[asked_range(asked, size)]
+    if isinstance(asked, int):
+        place = inside(asked, axis, size)
+        return slice(place, place + 1)
+    if isinstance(asked, Tensor) and asked.dtype == torch.bool:
+        raise Misfit(f"{axis} are asked for by number, but got a bool tensor; use tensor.nonzero()[:, 0]")
+    return torch.tensor([inside(int(one), axis, size) for one in asked], dtype=torch.long, device=device)
+
+
+def asked_range(asked: slice, size: int) -> list[int]:
+    return list(range(*asked.indices(size)))
+
+
+def inside(place: int, axis: str, size: int) -> int:
+    if not -size <= place < size:
+        raise Misfit(
+            f"there are {axis}={size}, so {place} is none of them; count from 0 to {size - 1}, or back from -1"
+        )
+    return place % size
+
+
+def span(asked: slice | None, axis: str, size: int) -> tuple[int, int]:
+    """A run of places, for a view of a window."""
+    first, last, step = (asked or slice(None)).indices(size)
+    if step != 1 or last <= first:
+        raise Misfit(
+            f"a map takes a run of {axis} such as slice(0, {size}), but got {asked}; it must not be empty or skip"
+        )
+    return first, last

@@ -1,0 +1,117 @@
+"""A Sight: one attention kept for looking. Any weight is exp(score − L), worked out when asked for."""
+
+from functools import cached_property
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from transom.equations.blocks import Block
+from transom.kernels import torch_engine
+from transom.kernels.problem import put
+from transom.lens.asked import Asked, places
+from transom.lens.kept import Kept
+from transom.lens.pooled import Map, pooled
+from transom.lens.receipt import Receipt, checked
+from transom.lens.statistics import Statistics, Top, gathered, strongest
+from transom.names import Misfit, spelled
+
+AXES = ("batch", "heads", "queries", "keys")
+
+
+class Sight(Kept):
+    """Q, K, V, the output and one log-sum-exp per row: from these every score and weight follows, exactly.
+
+    Weights are those before dropout. Nothing of size queries × keys is made unless it is asked for.
+    """
+
+    @property
+    def Q(self) -> Float[Tensor, "batch heads queries d_head"]:
+        return self.problem.Q
+
+    @property
+    def K(self) -> Float[Tensor, "batch kv_heads keys d_head"]:
+        return self.problem.K
+
+    @property
+    def V(self) -> Float[Tensor, "batch kv_heads keys d_value"]:
+        return self.problem.V
+
+    def __repr__(self) -> str:
+        return f"Sight{spelled(self.problem.whole, ' '.join(AXES))}"
+
+    def weights(self, batch: Asked = None, head: Asked = None, rows: Asked = None, keys: Asked = None) -> Tensor:
+        """The weights asked for: each axis by an index (which drops it), a slice or a list; all of it by default."""
+        return self.dropped(self.block_weights(self.asked(batch, head, rows, keys)), (batch, head, rows, keys))
+
+    def scores(self, batch: Asked = None, head: Asked = None, rows: Asked = None, keys: Asked = None) -> Tensor:
+        """The scores asked for: scaled, capped and biased, before the softmax; −∞ where a row may not look."""
+        with torch.no_grad():
+            found = self.problem.scores(self.asked(batch, head, rows, keys))
+        return self.dropped(found, (batch, head, rows, keys))
+
+    def entropy(self) -> Float[Tensor, "batch heads queries"]:
+        """How spread out each row looks, in nats: 0 for one key alone, log n for n keys alike."""
+        return self.statistics.entropy
+
+    def peak(self) -> Float[Tensor, "batch heads queries"]:
+        """The largest weight of each row."""
+        return self.statistics.peak
+
+    def distance(self) -> Float[Tensor, "batch heads queries"]:
+        """How far away each row looks, on average: Σⱼ weight · |position − position of j|."""
+        return self.statistics.distance
+
+    def received(self) -> Float[Tensor, "batch heads keys"]:
+        """How much attention each key got, summed over all rows."""
+        return self.statistics.received
+
+    def top(self, k: int = 8) -> Top:
+        """The k strongest keys of each row: `.weights`, `.keys`, and the `.mass` they cover."""
+        if k < 1:
+            raise Misfit(f"top needs k of 1 or more, but got {k}; top(8) lists the eight strongest keys of each row")
+        with torch.no_grad():
+            return strongest(self, k)
+
+    def map(
+        self,
+        head: int,
+        cells: int = 256,
+        pool: Literal["max", "mean", "sum"] = "max",
+        rows: slice | None = None,
+        keys: slice | None = None,
+        batch: int = 0,
+    ) -> Map:
+        """A head's attention over a window, pooled exactly into at most cells × cells."""
+        with torch.no_grad():
+            return pooled(self, head, cells, pool, (rows, keys), batch)
+
+    def receipt(self) -> Receipt:
+        """How far the weights are from making the output, and the tolerance that is held to."""
+        with torch.no_grad():
+            return checked(self)
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """Entropy, peak, distance and received, from one pass over the weights."""
+        with torch.no_grad():
+            return gathered(self)
+
+    def asked(self, *axes: Asked) -> Block:
+        whole, device = self.problem.whole, self.Q.device
+        batch, head, rows, keys = (
+            places(one, axis, size, device) for one, axis, size in zip(axes, AXES, whole, strict=True)
+        )
+        return self.problem.block().narrowed(batch=batch, heads=head, rows=rows, columns=keys)
+
+    @staticmethod
+    def dropped(found: Tensor, axes: tuple[Asked, ...]) -> Tensor:
+        """Without the axes that were asked for by one index."""
+        return found[tuple(0 if isinstance(one, int) else slice(None) for one in axes)]
+
+
+def sight(Q: Tensor, K: Tensor, V: Tensor, **same: object) -> Sight:
+    """The same attention as `attend(Q, K, V, …)`, kept for looking; `sight.output` is what `attend` gives."""
+    problem = put(Q, K, V, **same)  # pyright: ignore[reportArgumentType]
+    return Sight(problem, *torch_engine.solve(problem))

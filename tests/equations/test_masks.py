@@ -1,0 +1,123 @@
+"""Masks say the same by block as they do whole, and their spans leave out only what nobody may see."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transom.equations.blocks import Block
+from transom.equations.masks import Causal, Given, causal, padding, same_document, sliding_window
+from transom.names import Misfit
+
+CPU = torch.device("cpu")
+KEYS = 13
+IDS = torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3])
+REAL = torch.tensor([[True] * 10 + [False] * 3, [False] * 2 + [True] * 11])
+
+# Each mask beside the rule it states, written once more for one query position p and key position k.
+MASKS = {
+    "causal": (causal(), lambda b, p, k: k <= p),
+    "sliding_window": (sliding_window(3), lambda b, p, k: abs(p - k) < 3),
+    "same_document": (same_document(IDS), lambda b, p, k: IDS[p] == IDS[k]),
+    "padding": (padding(REAL), lambda b, p, k: REAL[b, k]),
+    "and": (causal() & sliding_window(5) & padding(REAL), lambda b, p, k: k <= p and p - k < 5 and REAL[b, k]),
+    "or": (causal() | sliding_window(2), lambda b, p, k: k <= p or abs(p - k) < 2),
+    "from a given start": (Causal(start=0), None),
+}
+
+
+def dense(mask, queries, batch=2):
+    whole = (batch, 3, queries, KEYS)
+    return mask.seen(Block(whole, device=CPU)).expand(whole)
+
+
+@pytest.mark.parametrize("name", [name for name in MASKS if MASKS[name][1]])
+@pytest.mark.parametrize("queries", [1, 5, KEYS])
+def test_each_mask_is_its_rule(name, queries):
+    mask, rule = MASKS[name]
+    found = dense(mask, queries)
+    for b in range(2):
+        for i in range(queries):
+            for k in range(KEYS):
+                assert bool(found[b, 1, i, k]) == bool(rule(b, i + KEYS - queries, k)), (b, i, k)
+
+
+@given(
+    name=st.sampled_from(list(MASKS)), first=st.integers(0, 10), rows=st.integers(1, 5), queries=st.integers(1, KEYS)
+)
+def test_a_block_is_cut_from_the_whole_and_its_span_hides_nothing(name, first, rows, queries):
+    first = min(first, queries - 1)
+    last = min(first + rows, queries)
+    mask = MASKS[name][0]
+    whole = (2, 3, queries, KEYS)
+    block = Block(whole, rows=slice(first, last), columns=slice(4, 11), heads=torch.tensor([2, 0]), device=CPU)
+    assert torch.equal(mask.seen(block).expand(block.shape), dense(mask, queries)[:, :2, first:last, 4:11])
+    low, high = mask.span((first, last), whole)
+    seen = dense(mask, queries)[:, :, first:last]
+    assert not seen[..., :low].any()
+    assert not seen[..., high:].any()
+
+
+def test_causal_from_a_start_counts_queries_from_there():
+    assert torch.equal(dense(Causal(start=0), 5)[0, 0], torch.ones(5, KEYS, dtype=torch.bool).tril())
+
+
+def test_more_queries_than_keys_leaves_the_first_rows_without_keys():
+    found = dense(causal(), KEYS + 2)[0, 0]
+    assert not found[:2].any()
+    assert torch.equal(found[2:], torch.ones(KEYS, KEYS, dtype=torch.bool).tril())
+
+
+def test_a_mask_is_never_larger_than_the_block():
+    whole = (1, 1, 2**40, 2**40)
+    block = Block(whole, rows=slice(2**39, 2**39 + 5), columns=slice(2**39, 2**39 + 7), device=CPU)
+    assert (causal() & sliding_window(4)).seen(block).shape == (1, 1, 5, 7)
+
+
+def test_only_padding_and_row_blind_masks_are_the_same_for_all_rows():
+    assert not padding(REAL).by_row
+    assert not Given(REAL[:, None, None, :]).by_row
+    assert not (padding(REAL) & padding(REAL)).by_row
+    assert not (padding(REAL) | padding(REAL)).by_row
+    assert (padding(REAL) & causal()).by_row
+    assert (causal() | padding(REAL)).by_row
+
+
+def test_masks_combine_only_with_masks():
+    with pytest.raises(TypeError):
+        causal() & True  # pyright: ignore[reportOperatorIssue]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sliding_window(0), "sliding_window needs a width of 1 or more, but got 0; 1 sees only itself"),
+        (
+            lambda: padding(torch.ones(5)),
+            "padding(real) takes a bool tensor, True for real tokens, but got torch.float32;"
+            " for numbers 0 and 1 use real.bool()",
+        ),
+        (
+            lambda: same_document(torch.zeros(2, 3, 5)),
+            "same_document(ids) takes (keys) or (batch, keys), but got (2, 3, 5); flatten it to one row per batch",
+        ),
+        (
+            lambda: padding(REAL).check((3, 1, 5, 7), CPU),
+            "padding(real) is (batch=2, keys=13), but the attention has batch=3 and keys=7;"
+            " give one entry per key, cached ones included",
+        ),
+        (
+            lambda: same_document(IDS).check((3, 1, 17, 13), CPU),
+            "same_document takes the queries as the last of the keys, but there are queries=17 and keys=13;"
+            " give a bool tensor as allowed instead",
+        ),
+        (
+            lambda: (causal() & padding(REAL.to("meta"))).check((2, 1, 13, 13), CPU),
+            "padding(real) is on meta, but Q is on cpu; move it with .to(Q.device)",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_said(make, message, own_errors):
+    with pytest.raises(Misfit) as error:
+        make()
+    assert str(error.value) == message
