@@ -34,11 +34,11 @@ clean:  ## remove .venv and what the tools leave behind
 	@rm -rf .venv .pytest_cache .ruff_cache .hypothesis build
 
 $(FOR_RUN): pyproject.toml constraints.txt
-	$(call installed,.)
+	$(call installed,.,)
 	@touch $@
 
 $(FOR_WORK): pyproject.toml constraints.txt
-	$(call installed,.[dev])
+	$(call installed,.[dev],$() with what its tests and linters need)
 	@touch $@ $(FOR_RUN)
 
 # pip warns about every find-links folder that is not there; nothing else it says is hidden.
@@ -51,5 +51,5 @@ define installed
 @if $(BIN)/python -c '' 2> /dev/null; then echo "[1/3] .venv is there" >&2; \
 	else echo "[1/3] making .venv with $$($(PYTHON) --version)" >&2; $(PYTHON) -m venv .venv; fi
 @echo "[2/3] installing torch (about 200 MB as a CPU build; a few minutes the first time)" >&2; $(call pip,torch)
-@echo "[3/3] installing transom: $(1)" >&2; $(call pip,-e '$(1)')
+@echo "[3/3] installing transom$(2)" >&2; $(call pip,-e '$(1)')
 endef

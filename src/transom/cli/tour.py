@@ -90,7 +90,7 @@ def told(steps: dict[str, Any]) -> Iterator[Text]:
     yield Text("2  Each row looks from a token, each column is looked at. Softmax makes each row of weights sum to 1.")
     yield from matrices(steps)
     yield Text()
-    yield Text("3  The context of a token: each value times its weight, summed up (in full, here to four decimals).")
+    yield Text("3  The context of a token: each value times its weight, summed up (shown to four decimals).")
     for token, weights, context in zip(TOKENS, steps["weights"], steps["context"], strict=True):
         yield Text.assemble("   ", (token, "bold"), f"  {arithmetic(weights, steps['V'], context)}")
     yield Text()
