@@ -1,9 +1,18 @@
 """Shapes in signatures are checked while the tests run; error tests look at Transom's own messages instead."""
 
 import pytest
+import torch
+from hypothesis import settings
 from jaxtyping import config, install_import_hook
 
 install_import_hook("transom", "beartype.beartype")
+
+# The tensors of tests are small: threads would only wait for each other, badly so on a busy machine.
+torch.set_num_threads(1)
+
+# The same examples every time, and no failure because the machine was slow.
+settings.register_profile("steady", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("steady")
 
 
 @pytest.fixture

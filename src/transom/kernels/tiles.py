@@ -21,10 +21,10 @@ BAND_NUMBERS = 2**19  # scores held at once: 2 MB in float32, the second-level c
 FEWEST_ROWS = 64  # below this a matrix product no longer pays for loading the keys
 
 
-def bands(problem: Problem, held: int = BAND_NUMBERS) -> Iterator[Block]:
-    """The whole attention in blocks of about `held` scores, without the keys that a mask rules out by position."""
+def bands(problem: Problem) -> Iterator[Block]:
+    """The whole attention in blocks of about BAND_NUMBERS scores, without keys that a mask rules out by position."""
     batch, heads, queries, keys = problem.whole
-    group = problem.group
+    group, held = problem.group, BAND_NUMBERS
     if 0 in (batch, heads, queries):
         return
     rows = min(queries, max(-(-FEWEST_ROWS // group), held // max(1, keys * group)))

@@ -22,19 +22,26 @@ def solve(problem: Problem) -> tuple[Tensor, Tensor]:
 
 
 def kept_apart(problem: Problem) -> tuple[Tensor, Tensor]:
-    """Attention over keys or values that hold NaN or infinity: rows that may not look at them keep their very bits."""
-    clean = replace(problem, K=tiles.finite(problem.K), V=tiles.finite(problem.V))
+    """Attention over keys or values that are no usable numbers: rows that may not look at them keep their very bits."""
+    wild = unusable(problem)
+    clean = replace(problem, K=problem.K.masked_fill(wild, 0.0), V=tiles.finite(problem.V))
     output, lse = fused.solve(clean)
-    reached = rows_reached(problem)
+    reached = rows_reached(problem, (wild | ~problem.V.isfinite().all(dim=-1, keepdim=True))[..., 0])
     if reached.any():
         exact, exact_lse = tiles.attention_in_tiles(problem)
         output, lse = torch.where(reached[..., None], exact, output), torch.where(reached, exact_lse, lse)
     return output, lse
 
 
-def rows_reached(problem: Problem) -> Bool[Tensor, "batch heads queries"]:
-    """Rows that may look at a key whose key or value vector is not finite."""
-    bad = ~(problem.K.isfinite().all(dim=-1) & problem.V.isfinite().all(dim=-1))
+def unusable(problem: Problem) -> Bool[Tensor, "batch kv_heads keys 1"]:
+    """Keys that hold NaN or infinity, or numbers so large that a score with them might overflow."""
+    largest = tiles.finite(problem.Q.detach()).abs().max().to(problem.accurate) * abs(problem.scale)
+    bound = torch.finfo(problem.accurate).max / (4.0 * problem.Q.shape[3] * largest.clamp_min(1.0))
+    return ~(problem.K.detach().abs() <= bound).all(dim=-1, keepdim=True)
+
+
+def rows_reached(problem: Problem, bad: Bool[Tensor, "batch kv_heads keys"]) -> Bool[Tensor, "batch heads queries"]:
+    """Rows that may look at one of the bad keys."""
     bad = bad.repeat_interleave(problem.group, dim=1)[:, :, None, :]
     reached = torch.zeros(problem.whole[:3], dtype=torch.bool, device=problem.Q.device)
     for band in tiles.bands(problem):

@@ -1,0 +1,61 @@
+"""Nothing of size queries × keys is ever allocated, unless it is asked for."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import transom
+from transom.equations.biases import DistanceBias
+
+TOKENS = 4096
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the most numbers any operation put into one tensor's storage."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        for one in tree_leaves(found):
+            if isinstance(one, torch.Tensor):
+                self.numbers = max(self.numbers, one.untyped_storage().nbytes() // one.element_size())
+        return found
+
+
+def largest(action) -> int:
+    with Largest() as mode:
+        action()
+    return mode.numbers
+
+
+SETTINGS = {
+    "plain": {},
+    "causal": {"causal": True},
+    "window": {"allowed": transom.causal() & transom.sliding_window(64)},
+    "documents": {"allowed": transom.causal() & transom.same_document(torch.arange(TOKENS) // 100)},
+    "alibi": {"bias": DistanceBias(torch.tensor([0.5])), "causal": True},
+    "capped": {"softcap": 20.0, "causal": True},
+    "dropout": {"dropout": 0.1},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_attention_and_looking_stay_linear(name):
+    Q, K, V = (torch.randn(1, 1, TOKENS, 8, requires_grad=True) for _ in range(3))
+
+    def act():
+        sight = transom.sight(Q, K, V, **SETTINGS[name])
+        sight.output.sum().backward()
+        for look in (sight.entropy, sight.received, sight.top, sight.receipt):
+            look()
+        sight.map(0, cells=64)
+        sight.weights(rows=slice(-5, None))
+
+    assert largest(act) <= TOKENS * TOKENS // 4
+
+
+def test_asking_for_all_weights_would_be_seen():
+    Q, K, V = (torch.randn(1, 1, TOKENS, 8) for _ in range(3))
+    assert largest(lambda: transom.sight(Q, K, V).weights()) >= TOKENS * TOKENS
