@@ -6,8 +6,10 @@ import re
 import sys
 
 import pytest
+import torch
 
 from transom.cli import COMMANDS, main, tour
+from transom.equations import attention
 from transom.lens import Receipt, Sight
 
 X = {"The": [1, 0, 1, 0], "cat": [0, 1, 0, 1], "sat": [1, 1, 1, 1]}
@@ -51,6 +53,11 @@ def test_json_holds_every_step(steps):
         assert weights == pytest.approx(weights_by_hand(token), rel=1e-14)
         assert context == pytest.approx(context_by_hand(weights_by_hand(token), x), rel=1e-14)
     assert steps["receipt"]["holds"]
+
+
+def test_the_layer_gives_what_the_equations_give(steps):
+    x = torch.tensor(list(X.values()), dtype=torch.float64)
+    assert torch.allclose(torch.tensor(steps["context"], dtype=x.dtype), attention.attention(x, x, x), rtol=1e-14)
 
 
 def test_the_right_figure_is_the_one_in_closed_form(steps):
@@ -108,15 +115,15 @@ def test_each_row_is_shown_with_its_token(token, shown):
 
 def test_the_slip_is_shown_beside_the_right_figure(shown):
     assert [line for line in shown if line.endswith(("as printed", "right"))] == [
-        "   0.4223·[1 0 1 0] + 0.1553·[0 1 0 1] + 0.4223·[2 2 2 2] = [1.2669 0.9999 1.2669 0.9999]  as printed",
-        "   0.4223·[1 0 1 0] + 0.1554·[0 1 0 1] + 0.4223·[1 1 1 1] = [0.8446 0.5777 0.8446 0.5777]  right",
+        "   0.4223·[1 0 1 0] + 0.1553·[0 1 0 1] + 0.4223·[2 2 2 2] = [1.2669 0.9999 1.2669 0.9999] as printed",
+        "   0.4223·[1 0 1 0] + 0.1554·[0 1 0 1] + 0.4223·[1 1 1 1] = [0.8446 0.5777 0.8446 0.5777] right",
     ]
 
 
 def test_were_the_story_of_the_slip_wrong_it_would_say_so(monkeypatch, capsys):
     monkeypatch.setattr(tour, "MISREAD", [3.0, 3.0, 3.0, 3.0])
     main(["tour"])
-    assert "= [1.6892 1.4222 1.6892 1.4222]  not as printed" in capsys.readouterr().out
+    assert "= [1.6892 1.4222 1.6892 1.4222] not as printed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

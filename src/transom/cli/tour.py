@@ -87,7 +87,7 @@ def told(steps: dict[str, Any]) -> Iterator[Text]:
     for token, vector in zip(TOKENS, steps["embeddings"], strict=True):
         yield Text.assemble("   ", (token, "bold"), f"  {bare(vector)}")
     yield Text()
-    yield Text("2  Each row looks from a token, each column is looked at. Softmax makes each row of weights sum to 1.")
+    yield Text("2  Each row looks from a token, each column is looked at. Softmax makes a row of weights sum to 1.")
     yield from matrices(steps)
     yield Text()
     yield Text("3  The context of a token: each value times its weight, summed up (shown to four decimals).")
@@ -125,13 +125,13 @@ def mended(steps: dict[str, Any]) -> Iterator[Text]:
     slip = steps["slip"]
     exact, cut = steps["weights"][0][1], slip["weights"][1]
     yield Text(f"4  The note this example comes from prints {fixed(slip['printed'])} for “{TOKENS[0]}”. It cannot be:")
-    yield Text("   values from 0 to 1, with weights that sum to 1, give contexts from 0 to 1. The figure comes out if")
+    yield Text("   values from 0 to 1 with weights that sum to 1 give contexts from 0 to 1. The figure comes out if")
     yield Text(
         f"   the value of “{TOKENS[2]}” is taken as {bare(MISREAD)} and the weights are cut off ({exact:.6f} to {cut}):"
     )
     outcome = "as printed" if slip["reproduced"] else "not as printed"
-    yield Text(f"   {arithmetic(slip['weights'], slip['V'], slip['retold'])}  {outcome}")
-    yield Text(f"   {arithmetic(steps['weights'][0], steps['V'], steps['context'][0])}  right")
+    yield Text(f"   {arithmetic(slip['weights'], slip['V'], slip['retold'])} {outcome}")
+    yield Text(f"   {arithmetic(steps['weights'][0], steps['V'], steps['context'][0])} right")
 
 
 def arithmetic(weights: Row, V: Sequence[Row], total: Row) -> str:
