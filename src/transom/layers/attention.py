@@ -1,0 +1,209 @@
+"""Attention with parameters: a single head, as one first meets it, and many heads with every dimension free."""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from transom.equations.biases import Bias
+from transom.equations.blocks import Block
+from transom.equations.heads import fold, unfold
+from transom.equations.masks import Mask
+from transom.kernels import attend
+from transom.kernels.checks import as_bias
+from transom.layers.cache import CrossCache, SelfCache
+from transom.layers.checks import check_dropout, check_sizes, check_vectors, divided
+from transom.layers.positions import Nowhere, Positions
+from transom.layers.positions.part import counted
+from transom.layers.projections import LowRank, NarrowLinear, Projection
+from transom.names import Misfit, spelled
+
+Folded = tuple[
+    Float[Tensor, "batch heads queries d_head"],
+    Float[Tensor, "batch kv_heads keys d_head"],
+    Float[Tensor, "batch kv_heads keys d_value"],
+]
+
+
+class SelfAttention(nn.Module):
+    """softmax(Q Kᵀ / √d_head) V with Q = x W_Q, K = x W_K, V = x W_V: one head; its output is d_value wide."""
+
+    def __init__(self, d_model: int, d_head: int | None = None, d_value: int | None = None, bias: bool = False) -> None:
+        super().__init__()
+        d_head = d_model if d_head is None else d_head
+        d_value = d_model if d_value is None else d_value
+        check_sizes(d_model=d_model, d_head=d_head, d_value=d_value)
+        self.d_model, self.d_head, self.d_value = d_model, d_head, d_value
+        self.W_Q = Projection(d_model, d_head, bias=bias)
+        self.W_K = Projection(d_model, d_head, bias=bias)
+        self.W_V = Projection(d_model, d_value, bias=bias)
+
+    def projected(self, x: Float[Tensor, "batch token d_model"]) -> Folded:
+        """Q, K and V with a heads axis of 1, as `transom.attend` and `transom.sight` take them."""
+        check_vectors("self-attention", x, self.d_model, self.W_Q.weight)
+        return self.W_Q(x)[:, None], self.W_K(x)[:, None], self.W_V(x)[:, None]
+
+    def forward(
+        self, x: Float[Tensor, "batch token d_model"], allowed: Tensor | Mask | None = None, causal: bool = False
+    ) -> Float[Tensor, "batch token d_value"]:
+        Q, K, V = self.projected(x)
+        return attend(Q, K, V, allowed=allowed, causal=causal)[:, 0]
+
+
+class MultiHeadAttention(nn.Module):
+    """Concat(head₁ … head_h) W_O, each head attending on its own (Vaswani et al. 2017, section 3.2.2).
+
+    kv_heads     heads of the keys and values, shared by groups of query heads (Ainslie et al. 2023)
+    value_rank   values through a narrow waist: V = x V_down V_up
+    narrow       each head sees only its own slice of the vector, d_model / heads numbers
+    positions    a part that enters in attention: Rotary, Alibi, Relative
+    d_source     width of what keys and values are made from, where it is not d_model
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        kv_heads: int | None = None,
+        d_head: int | None = None,
+        d_value: int | None = None,
+        d_out: int | None = None,
+        value_rank: int | None = None,
+        bias: bool = True,
+        *,
+        narrow: bool = False,
+        positions: Positions | None = None,
+        dropout: float = 0.0,
+        d_source: int | None = None,
+    ) -> None:
+        super().__init__()
+        check_sizes(d_model=d_model, heads=heads)
+        if d_head is None:
+            d_head = divided(d_model, heads, ("d_model", "heads"), otherwise=", or give d_head")
+        self.d_model, self.heads, self.d_head = d_model, heads, d_head
+        self.kv_heads = heads if kv_heads is None else kv_heads
+        self.d_value = d_head if d_value is None else d_value
+        self.d_out = d_model if d_out is None else d_out
+        self.d_source = d_model if d_source is None else d_source
+        self.dropout = dropout
+        check_sizes(d_head=d_head, kv_heads=self.kv_heads, d_value=self.d_value, d_out=self.d_out)
+        check_sizes(d_source=self.d_source)
+        check_dropout(dropout)
+        divided(heads, self.kv_heads, ("heads", "kv_heads"))
+        if narrow:
+            self.check_narrow(value_rank)
+        self.positions = Nowhere() if positions is None else positions
+        self.positions.check_place("attention", heads=heads, d_head=d_head)
+
+        self.W_Q = projection(d_model, heads, d_head, bias, narrow)
+        self.W_K = projection(self.d_source, self.kv_heads, d_head, bias, narrow)
+        if value_rank is None:
+            self.W_V = projection(self.d_source, self.kv_heads, self.d_value, bias, narrow)
+        else:
+            self.W_V = LowRank(self.d_source, value_rank, self.kv_heads * self.d_value, bias)
+        self.W_O = Projection(heads * self.d_value, self.d_out, bias=bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch token d_model"],
+        source: Float[Tensor, "batch source any"] | None = None,
+        allowed: Tensor | Mask | None = None,
+        bias: Tensor | Bias | None = None,
+        causal: bool = False,
+        cache: SelfCache | CrossCache | None = None,
+    ) -> Float[Tensor, "batch token d_out"]:
+        """Self-attention of x, or, given a source (or a filled CrossCache), cross-attention of x at it.
+
+        `allowed`, `bias` and `causal` mean what they mean to `transom.attend`; they cover cached keys too.
+        """
+        Q, K, V = self.projected(x, source, cache)
+        dropout = self.dropout if self.training else 0.0
+        heads = attend(Q, K, V, allowed=allowed, bias=self.biased(bias, Q, K), causal=causal, dropout=dropout)
+        return self.W_O(unfold(heads))
+
+    def projected(
+        self,
+        x: Float[Tensor, "batch token d_model"],
+        source: Float[Tensor, "batch source any"] | None = None,
+        cache: SelfCache | CrossCache | None = None,
+    ) -> Folded:
+        """Q, K and V folded into heads, positions included: what `transom.attend` and `transom.sight` take.
+
+        A cache is extended, or filled, as in `forward`.
+        """
+        self.check(x, source, cache)
+        start = cache.length if isinstance(cache, SelfCache) else 0
+        Q = self.positions.turned(fold(self.W_Q(x), self.heads), counted(x.shape[1], start, x.device))
+        if isinstance(cache, CrossCache):
+            K, V = cache.filled(source, self.keys_and_values)
+            check_batch(x, K)
+        else:
+            K, V = self.keys_and_values(x if source is None else source, start)
+        if isinstance(cache, SelfCache):
+            K, V = cache.extend(K, V)
+        return Q, K, V
+
+    def keys_and_values(self, x: Float[Tensor, "batch keys any"], start: int = 0) -> tuple[Tensor, Tensor]:
+        """K and V of x, folded into heads; `start` is the position of its first token."""
+        K = self.positions.turned(fold(self.W_K(x), self.kv_heads), counted(x.shape[1], start, x.device))
+        return K, fold(self.W_V(x), self.kv_heads)
+
+    def biased(self, bias: Tensor | Bias | None, Q: Tensor, K: Tensor) -> Tensor | Bias | None:
+        """The bias given and that of the positions; only where there are both is their sum held whole."""
+        own = self.positions.bias(Q.device)
+        if own is None or bias is None:
+            return bias if own is None else own
+        block = Block((Q.shape[0], Q.shape[1], Q.shape[2], K.shape[2]), device=Q.device)
+        given = as_bias(bias, block.whole, Q.device)
+        return own if given is None else own.added(block) + given.added(block)
+
+    def check(self, x: Tensor, source: Tensor | None, cache: SelfCache | CrossCache | None) -> None:
+        """Complain about what does not fit this layer, or together."""
+        what = "multi-head attention"
+        check_vectors(what, x, self.d_model, self.W_O.weight)
+        if source is not None:
+            check_vectors(what, source, self.d_source, self.W_O.weight, name="source", axis="source")
+            check_batch(x, source)
+            if isinstance(cache, SelfCache):
+                raise Misfit("cross-attention keeps its source in a CrossCache, but a SelfCache came; use CrossCache()")
+        elif not isinstance(cache, CrossCache):
+            if self.d_source != self.d_model:
+                raise Misfit(
+                    f"this attention looks at a source of d_model={self.d_source}, but none came; give source, or leave"
+                    " d_source out for self-attention"
+                )
+            return
+        if self.positions.enters != "nowhere":
+            raise Misfit(
+                f"{type(self.positions).__name__} positions count along one sequence, but this is cross-attention;"
+                " build it without positions"
+            )
+
+    def check_narrow(self, value_rank: int | None) -> None:
+        """Complain about what narrow heads cannot have."""
+        if self.kv_heads != self.heads:
+            raise Misfit(
+                f"narrow heads each see their own slice, but heads={self.heads} would share kv_heads={self.kv_heads};"
+                " leave kv_heads out"
+            )
+        if value_rank is not None:
+            raise Misfit(
+                f"narrow heads have small values already, but value_rank={value_rank} came; leave one of the two out"
+            )
+        divided(self.d_model, self.heads, ("d_model", "heads"), otherwise=", or leave narrow out")
+        divided(self.d_source, self.heads, ("d_source", "heads"), otherwise=", or leave narrow out")
+
+    def extra_repr(self) -> str:
+        words = ("d_model", "heads", "kv_heads", "d_head", "d_value", "d_out")
+        return ", ".join(f"{word}={getattr(self, word)}" for word in words) + f", dropout={self.dropout}"
+
+
+def projection(d_in: int, heads: int, d_head: int, bias: bool, narrow: bool) -> Projection | NarrowLinear:
+    """A map to heads · d_head numbers, from the whole vector or from each head's slice."""
+    return NarrowLinear(d_in, heads, d_head, bias) if narrow else Projection(d_in, heads * d_head, bias=bias)
+
+
+def check_batch(x: Tensor, other: Tensor) -> None:
+    if x.shape[0] != other.shape[0]:
+        raise Misfit(
+            f"x is {spelled(x, 'batch token d_model')}, but the source has batch={other.shape[0]};"
+            " give one source sequence per sequence of x"
+        )

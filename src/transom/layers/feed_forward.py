@@ -1,0 +1,63 @@
+"""What each token does on its own, between two attentions."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from transom.layers.checks import check_dropout, check_sizes, check_vectors
+from transom.layers.projections import Projection
+
+
+class FeedForward(nn.Module):
+    """activation(x W_1 + b_1) W_2 + b_2 (Vaswani et al. 2017, equation 2, where the activation is max(0, ·))."""
+
+    def __init__(
+        self,
+        d_model: int,
+        d_hidden: int,
+        activation: Callable[[Tensor], Tensor] = torch.relu,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_sizes(d_model=d_model, d_hidden=d_hidden)
+        check_dropout(dropout)
+        self.d_model = d_model
+        self.W_1 = Projection(d_model, d_hidden, bias=bias)
+        self.W_2 = Projection(d_hidden, d_model, bias=bias)
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token d_model"]:
+        check_vectors("feed-forward", x, self.d_model, self.W_1.weight)
+        return self.W_2(self.dropout(self.activation(self.W_1(x))))
+
+
+class SwiGLU(nn.Module):
+    """(silu(x W_gate) ⊗ x W_up) W_down: one half opens and closes the other (Shazeer 2020, equation 6)."""
+
+    def __init__(self, d_model: int, d_hidden: int, bias: bool = False, dropout: float = 0.0) -> None:
+        super().__init__()
+        check_sizes(d_model=d_model, d_hidden=d_hidden)
+        check_dropout(dropout)
+        self.d_model = d_model
+        self.W_gate = Projection(d_model, d_hidden, bias=bias)
+        self.W_up = Projection(d_model, d_hidden, bias=bias)
+        self.W_down = Projection(d_hidden, d_model, bias=bias)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token d_model"]:
+        check_vectors("feed-forward", x, self.d_model, self.W_gate.weight)
+        return self.W_down(self.dropout(F.silu(self.W_gate(x)) * self.W_up(x)))
+
+
+# Each is built by FEED_FORWARDS[name](d_model, d_hidden, bias=…, dropout=…).
+FEED_FORWARDS: dict[str, Callable[..., nn.Module]] = {
+    "relu": partial(FeedForward, activation=torch.relu),
+    "gelu": partial(FeedForward, activation=F.gelu),
+    "swiglu": SwiGLU,
+}

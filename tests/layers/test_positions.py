@@ -1,0 +1,194 @@
+"""Position parts: each beside a loop or a dense bias, and all of them by what the table promises."""
+
+import cmath
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import transom
+from transom.layers import (
+    POSITIONS,
+    Alibi,
+    Embedding,
+    Learned,
+    MultiHeadAttention,
+    Nowhere,
+    Positions,
+    Relative,
+    Rotary,
+    Sinusoidal,
+    Sizes,
+)
+from transom.layers.positions.part import counted
+
+SIZES = Sizes(d_model=11, heads=3, d_head=10, longest=13)
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(19)
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_each_part_is_built_by_name_and_enters_at_one_place_only(name):
+    part = POSITIONS[name].for_sizes(SIZES)
+    assert isinstance(part, Positions)
+    x, Q, at = torch.randn(2, 7, 11), torch.randn(2, 3, 7, 10), counted(7, 2, torch.device("cpu"))
+    acts = {
+        "the embedding": not torch.equal(part.embedded(x, at), x),
+        "attention": not torch.equal(part.turned(Q, at), Q) or part.bias(x.device) is not None,
+    }
+    assert acts == {place: place == part.enters for place in acts}
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_each_part_tells_order_unless_it_is_none(name):
+    part = POSITIONS[name].for_sizes(SIZES)
+    embedding = Embedding(17, 11, positions=part if part.enters != "attention" else None)
+    layer = MultiHeadAttention(11, 3, d_head=10, positions=part if part.enters == "attention" else None)
+    tokens = torch.tensor([[5, 3, 2, 7, 11]])
+    swapped = torch.tensor([[3, 5, 2, 7, 11]])
+    last, other = (layer(embedding(ids))[:, -1] for ids in (tokens, swapped))
+    assert torch.allclose(last, other, atol=1e-6) == (name == "none")
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+@pytest.mark.parametrize("shift", [0, 5])
+def test_each_part_counts_from_where_it_is_told(name, shift):
+    part = POSITIONS[name].for_sizes(SIZES)
+    x, Q = torch.randn(2, 8, 11), torch.randn(2, 3, 8, 10)
+    whole, late = counted(shift + 8, 0, torch.device("cpu"))[:, shift:], counted(8, shift, torch.device("cpu"))
+    assert torch.equal(part.embedded(x, whole), part.embedded(x, late))
+    assert torch.equal(part.turned(Q, whole), part.turned(Q, late))
+
+
+def test_sinusoidal_adds_the_papers_waves():
+    x = torch.zeros(2, 7, 11, dtype=torch.float64)
+    found = Sinusoidal(11, base=100.0).embedded(x, torch.tensor([[0, 1, 2, 3, 5, 8, 13], [4, 5, 6, 7, 8, 9, 10]]))
+    for b, positions in enumerate([[0, 1, 2, 3, 5, 8, 13], [4, 5, 6, 7, 8, 9, 10]]):
+        for t, position in enumerate(positions):
+            for i in range(11):
+                angle = position / 100.0 ** ((i - i % 2) / 11)
+                expected = math.cos(angle) if i % 2 else math.sin(angle)
+                assert found[b, t, i].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_learned_adds_the_vector_of_its_position_and_trains_it():
+    part = Learned(5, 7).double()
+    x = torch.randn(2, 3, 5, dtype=torch.float64)
+    at = torch.tensor([[6, 0, 2], [1, 1, 3]])
+    found = part.embedded(x, at)
+    for b in range(2):
+        for t in range(3):
+            assert torch.equal(found[b, t], x[b, t] + part.vectors[at[b, t]])
+    found.sum().backward()
+    assert part.vectors.grad[:, 0].tolist() == [1.0, 2.0, 1.0, 1.0, 0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_rotary_turns_pairs_as_complex_numbers(halves):
+    d_head, base = 6, 100.0
+    x = torch.randn(1, 1, 2, d_head, dtype=torch.float64)
+    found = Rotary(d_head, base, halves).turned(x, torch.tensor([[3, 7]]))
+    for t, position in enumerate((3, 7)):
+        for i in range(d_head // 2):
+            first, second = (i, i + d_head // 2) if halves else (2 * i, 2 * i + 1)
+            number = complex(x[0, 0, t, first], x[0, 0, t, second])
+            turned = number * cmath.exp(1j * position * base ** (-2 * i / d_head))
+            assert complex(found[0, 0, t, first], found[0, 0, t, second]) == pytest.approx(turned, abs=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(start=st.integers(0, 1_000_000), halves=st.booleans(), seed=st.integers(0, 999))
+def test_rotary_attention_depends_on_distances_only(start, halves, seed):
+    torch.manual_seed(seed)
+    part = Rotary(10, halves=halves)
+    Q, K, V = (torch.randn(2, 3, 7, 10, dtype=torch.float64) for _ in range(3))
+    near, far = (counted(7, first, Q.device) for first in (0, start))
+    here = transom.attend(part.turned(Q, near), part.turned(K, near), V, causal=True)
+    there = transom.attend(part.turned(Q, far), part.turned(K, far), V, causal=True)
+    torch.testing.assert_close(here, there, rtol=0, atol=1e-5)
+
+
+def test_rotary_positions_may_differ_in_each_batch_entry():
+    part = Rotary(6)
+    Q, at = torch.randn(2, 3, 5, 6), torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
+    found = part.turned(Q, at)
+    for entry in range(2):
+        assert torch.equal(found[entry], part.turned(Q[entry, None], at[entry, None])[0])
+
+
+def dense_twin(layer):
+    twin = MultiHeadAttention(layer.d_model, layer.heads, layer.kv_heads, layer.d_head).double()
+    twin.load_state_dict({name: value for name, value in layer.state_dict().items() if "positions" not in name})
+    return twin
+
+
+@pytest.mark.parametrize("heads", [3, 4, 12])
+@pytest.mark.parametrize("causal", [False, True])
+def test_alibi_equals_its_dense_bias(heads, causal):
+    layer = MultiHeadAttention(11, heads, d_head=5, positions=Alibi(heads)).double()
+    x = torch.randn(2, 7, 11, dtype=torch.float64)
+    power = 2 ** int(math.log2(heads))
+    slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
+    slopes += [2 ** (-8 * (i + 1) / (2 * power)) for i in range(0, 2 * (heads - power), 2)]
+    dense = torch.tensor([[[-slope * abs(j - i) for j in range(7)] for i in range(7)] for slope in slopes])
+    expected = dense_twin(layer)(x, bias=dense.double(), causal=causal)
+    torch.testing.assert_close(layer(x, causal=causal), expected, rtol=0, atol=1e-7)
+
+
+def test_alibi_keeps_far_distances_in_a_half_precision_model():
+    layer = MultiHeadAttention(11, 3, d_head=5, positions=Alibi(3)).to(torch.bfloat16)
+    assert layer.positions.bias(torch.device("cpu")).source.dtype == torch.float32
+    assert layer(torch.randn(2, 7, 11, dtype=torch.bfloat16)).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("kv_heads", [1, 3])
+@pytest.mark.parametrize("causal", [False, True])
+def test_relative_equals_its_dense_bias_with_gradient_into_the_table(kv_heads, causal):
+    layer = MultiHeadAttention(11, 3, kv_heads, 5, positions=Relative(3, 2)).double()
+    twin, table = dense_twin(layer), layer.positions.table.detach().clone().requires_grad_()
+    x = torch.randn(2, 7, 11, dtype=torch.float64)
+    rows = [[table[:, max(-2, min(2, j - i)) + 2] for j in range(7)] for i in range(7)]
+    dense = torch.stack([torch.stack(row, dim=-1) for row in rows], dim=-2)
+    found, expected = layer(x, causal=causal), twin(x, bias=dense, causal=causal)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    sent = torch.randn_like(found)
+    found.backward(sent)
+    expected.backward(sent)
+    assert table.grad.abs().min() > 0 or causal
+    torch.testing.assert_close(layer.positions.table.grad, table.grad, rtol=0, atol=1e-11)
+
+
+def test_one_relative_part_may_serve_several_layers():
+    part = Relative(3, 2)
+    first, second = (MultiHeadAttention(11, 3, d_head=5, positions=part) for _ in range(2))
+    second(first(torch.randn(2, 7, 11))).sum().backward()
+    assert first.positions.table is second.positions.table
+    assert part.table.grad is not None
+
+
+def test_only_learned_parts_have_parameters():
+    counts = {
+        name: sum(parameter.numel() for parameter in part.for_sizes(SIZES).parameters())
+        for name, part in POSITIONS.items()
+    }
+    assert counts == {
+        "none": 0,
+        "sinusoidal": 0,
+        "learned": 13 * 11,
+        "rotary": 0,
+        "alibi": 0,
+        "relative": 3 * (2 * 13 + 1),
+    }
+
+
+def test_nothing_but_parameters_is_saved():
+    for name in POSITIONS:
+        part = POSITIONS[name].for_sizes(SIZES)
+        assert set(part.state_dict()) == {key for key, _ in part.named_parameters()}
+    assert repr(Nowhere()) == "Nowhere()"
+    assert repr(Rotary(6)) == "Rotary(d_head=6)"
