@@ -10,7 +10,7 @@ def check_sizes(**sizes: int) -> None:
     """Every size is 1 or more."""
     for word, size in sizes.items():
         if size < 1:
-            raise Misfit(f"{word} must be 1 or more, but got {size}; give a size that a vector can have")
+            raise Misfit(f"{word} must be 1 or more, but got {size}; give a positive whole number")
 
 
 def check_dropout(dropout: float) -> None:
