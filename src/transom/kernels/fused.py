@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transom.equations.blocks import Block
+from transom.equations.blocks import Block, picked
 from transom.equations.masks import Both, Causal, Mask
 from transom.kernels.problem import Problem
 from transom.kernels.tiles import bands
@@ -42,15 +42,18 @@ def dense(x: Tensor) -> Tensor:
 
 def call(problem: Problem, band: Block, is_causal: bool, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """One call of the kernel for a band of rows; a narrow Q, K or V is filled up with zeros, which change nothing."""
-    d_head, d_value = problem.Q.shape[3], problem.V.shape[3]
-    width = max(d_head, d_value)
-    Q = F.pad(problem.Q[:, :, band.rows], (0, width - d_head))
-    K = F.pad(problem.K[:, :, band.columns], (0, width - d_head))
-    V = F.pad(problem.V[:, :, band.columns], (0, width - d_value))
+    d_value = problem.V.shape[3]
+    width = max(problem.Q.shape[3], d_value)
+    parts = ((problem.Q, band.rows), (problem.K, band.columns), (problem.V, band.columns))
+    Q, K, V = (dense(widened(picked(x, 2, places), width)) for x, places in parts)
     output, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        dense(Q), dense(K), dense(V), 0.0, is_causal, attn_mask=mask, scale=problem.scale
+        Q, K, V, 0.0, is_causal, attn_mask=mask, scale=problem.scale
     )
     return output[..., :d_value], lse
+
+
+def widened(x: Tensor, width: int) -> Tensor:
+    return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
 
 
 def solve(problem: Problem) -> tuple[Tensor, Tensor]:

@@ -20,30 +20,36 @@ class Kept:
         self.lse = lse
 
     @cached_property
-    def normaliser(self) -> tuple[Tensor, Tensor]:
-        """What is taken off the scores of each row, in two steps: L and 0, or the row's maximum and the rest of L.
+    def normaliser(self) -> tuple[Tensor, Tensor | None]:
+        """What is taken off the scores of each row: L; or, where L is large, the row's maximum and then the rest of L.
 
-        L is known only to L · ε, and a weight inherits that as a relative error; where L is large (a row wholly at
-        −1e9, say) the maximum and the sum beside it are found again, from the scores.
+        L is known only to L · ε, and a weight inherits that as a relative error; for such rows (one wholly at −1e9,
+        say) the maximum and the sum beside it are found again, from the scores.
         """
-        base, rest = self.lse.masked_fill(self.lse == -torch.inf, 0.0), torch.zeros_like(self.lse)
+        base = self.lse.masked_fill(self.lse == -torch.inf, 0.0)
         rough = base.abs() > 4e-6 / torch.finfo(base.dtype).eps
-        if rough.any():
-            for band in bands(self.problem):
-                place = (band.batch, band.heads, band.rows)
-                if rough[place].any():
-                    scores = self.problem.scores(band)
-                    highest = scores.amax(dim=-1)
-                    beside = (scores - highest[..., None]).exp().sum(dim=-1).log()
-                    base[place] = torch.where(rough[place], highest, base[place])
-                    rest[place] = torch.where(rough[place], beside, rest[place])
+        if not rough.any():
+            return base, None
+        rest = torch.zeros_like(base)
+        for band in bands(self.problem):
+            place = (band.batch, band.heads, band.rows)
+            if rough[place].any():
+                scores = self.problem.scores(band)
+                highest = scores.amax(dim=-1)
+                beside = (scores - highest[..., None]).exp().sum(dim=-1).log()
+                base[place] = torch.where(rough[place], highest, base[place])
+                rest[place] = torch.where(rough[place], beside, rest[place])
         return base, rest
 
     def log_weights(self, block: Block) -> Float[Tensor, "batch heads rows columns"]:
         """The logarithm of a block's weights; −∞ where a row may not look."""
         with torch.no_grad():
-            base, rest = (block.part(x[..., None]) for x in self.normaliser)
-            return (self.problem.scores(block) - base).sub_(rest)
+            logs = self.problem.scores(block)
+            for taken in self.normaliser:
+                if taken is not None:
+                    logs -= block.part(taken[..., None])
+            return logs
 
     def block_weights(self, block: Block) -> Float[Tensor, "batch heads rows columns"]:
+        """A block's weights: exp(score − L)."""
         return self.log_weights(block).exp_()

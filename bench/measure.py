@@ -1,0 +1,88 @@
+"""The instruments: time as the minimum of interleaved repeats, memory as the peak of a process of its own."""
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Work = Callable[[], object]
+MiB = 2**20
+
+
+def interleaved(contenders: dict[str, Work], repeats: int, seconds: float) -> dict[str, dict[str, float]]:
+    """Run all contenders in turn, again and again; the minimum of each is its time, the median says how noisy it was.
+
+    Interleaving lets a disturbance of the machine hit all of them; each is run at least twice, and no more rounds are
+    begun once `seconds` have passed.
+    """
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for work in contenders.values():
+        work()
+    begun = time.perf_counter()
+    for turn in range(repeats):
+        if turn >= 2 and time.perf_counter() - begun > seconds:
+            break
+        for name, work in contenders.items():
+            start = time.perf_counter()
+            work()
+            times[name].append(time.perf_counter() - start)
+    return {name: {"best": min(all_), "median": sorted(all_)[len(all_) // 2]} for name, all_ in times.items()}
+
+
+def resident() -> tuple[int, int]:
+    """Bytes resident now, and at the peak since it was last reset."""
+    status = Path("/proc/self/status").read_text()
+    lines = dict(line.split(":", 1) for line in status.splitlines())
+    return tuple(int(lines[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))  # pyright: ignore[reportReturnType]
+
+
+def peak_of(prepare: Callable[..., Work], arguments: tuple[Any, ...]) -> int:
+    """Bytes that the prepared work needs at its peak, beyond what was there before; runs in a process of its own."""
+    torch.set_num_threads(2)
+    work = prepare(*arguments)
+    if sys.platform != "linux":
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        work()
+        return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * (1 if sys.platform == "darwin" else 1024)
+    Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to what is resident now
+    before = resident()[0]
+    work()
+    return max(0, resident()[1] - before)
+
+
+def peak_memory(prepare: Callable[..., Work], *arguments: Any) -> int:
+    """`peak_of`, in a new process: what an earlier measurement left in the allocator does not count."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(peak_of, prepare, arguments).result()
+
+
+def machine() -> dict[str, object]:
+    """What the figures were measured on."""
+    named = [line.split(":")[1].strip() for line in cpu_lines() if line.startswith("model name")]
+    return {
+        "cpu": named[0] if named else "unknown",
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "capability": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def cpu_lines() -> list[str]:
+    file = Path("/proc/cpuinfo")
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def note(text: str) -> None:
+    """Progress, on stderr: stdout is for the result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_json(result: object) -> None:
+    print(json.dumps(result, indent=1))
