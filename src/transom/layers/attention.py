@@ -84,10 +84,7 @@ class MultiHeadAttention(nn.Module):
         self.d_out = d_model if d_out is None else d_out
         self.d_source = d_model if d_source is None else d_source
         self.dropout = dropout
-        check_sizes(d_head=d_head, kv_heads=self.kv_heads, d_value=self.d_value, d_out=self.d_out)
-        check_sizes(d_source=self.d_source)
-        check_dropout(dropout)
-        divided(heads, self.kv_heads, ("heads", "kv_heads"))
+        self.check_built()
         if narrow:
             self.check_narrow(value_rank)
         self.positions = Nowhere() if positions is None else positions
@@ -176,6 +173,13 @@ class MultiHeadAttention(nn.Module):
                 f"{type(self.positions).__name__} positions count along one sequence, but this is cross-attention;"
                 " build it without positions"
             )
+
+    def check_built(self) -> None:
+        """Complain about sizes that no attention has."""
+        words = ("d_head", "kv_heads", "d_value", "d_out", "d_source")
+        check_sizes(**{word: getattr(self, word) for word in words})
+        check_dropout(self.dropout)
+        divided(self.heads, self.kv_heads, ("heads", "kv_heads"))
 
     def check_narrow(self, value_rank: int | None) -> None:
         """Complain about what narrow heads cannot have."""

@@ -44,7 +44,10 @@ class SelfCache:
     def crop(self, length: int) -> None:
         """Forget all but the first `length` tokens."""
         if not 0 <= length <= self.length:
-            raise Misfit(f"the cache holds {self.length} tokens and cannot be cropped to {length}; crop to fewer")
+            raise Misfit(
+                f"the cache holds {self.length} tokens, but a crop to {length} was asked;"
+                f" crop to {self.length} or fewer"
+            )
         self.held = {name: held[:, :, :length].clone() for name, held in self.held.items()}
         self.length = length
 

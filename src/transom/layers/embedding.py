@@ -102,7 +102,10 @@ class Embedding(nn.Module):
                 " a single sequence goes in as tokens[None]"
             )
         if tokens.dtype not in (torch.int64, torch.int32):
-            raise Misfit(f"the embedding takes tokens as whole numbers, but they are {tokens.dtype}; use tokens.long()")
+            raise Misfit(
+                f"the embedding takes tokens as whole numbers of 32 or 64 bits, but they are {tokens.dtype};"
+                " use tokens.long()"
+            )
         if tokens.device != self.vectors.device:
             raise Misfit(
                 f"the embedding has its parameters on {self.vectors.device}, but tokens are on {tokens.device};"

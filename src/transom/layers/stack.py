@@ -51,7 +51,7 @@ class Stack(nn.Module):
             return [None] * layers
         if len(cache.blocks) != layers:
             raise Misfit(
-                f"this stack has layers={layers}, but the cache has {len(cache.blocks)}; use stack.new_cache()"
+                f"this stack has layers={layers}, but the cache has layers={len(cache.blocks)}; use stack.new_cache()"
             )
         return cache.blocks
 

@@ -12,8 +12,8 @@ from transom.names import Misfit
 
 Place = Literal["the embedding", "attention", "nowhere"]
 WAYS = {
-    "the embedding": "hand it to Embedding(positions=…)",
-    "attention": "hand it to MultiHeadAttention(positions=…)",
+    "the embedding": "hand them to Embedding(positions=…)",
+    "attention": "hand them to MultiHeadAttention(positions=…)",
 }
 
 
