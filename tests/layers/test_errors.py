@@ -311,6 +311,15 @@ def test_caches_of_another_batch_layer_or_source():
         x(5, 3, 6),
         cache=cache,
     )
+    cache.select(torch.tensor([1, 0]))
+    complains(
+        "the CrossCache was filled from another source, but (batch=2, source=7, d_model=6) came;"
+        " leave source out, or make a new CrossCache",
+        layer,
+        x(2, 3, 6),
+        source,
+        cache=cache,
+    )
     own = SelfCache()
     layer(x(2, 3, 6), cache=own)
     complains(

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,6 +112,22 @@ def test_rotary_attention_depends_on_distances_only(start, halves, seed):
     here = transom.attend(part.turned(Q, near), part.turned(K, near), V, causal=True)
     there = transom.attend(part.turned(Q, far), part.turned(K, far), V, causal=True)
     torch.testing.assert_close(here, there, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 3])
+def test_rotary_attention_equals_torchs_over_queries_and_keys_turned_as_complex_numbers(kv_heads):
+    layer = MultiHeadAttention(11, 3, kv_heads, 6, 5, positions=Rotary(6)).double()
+    x = torch.randn(2, 7, 11, dtype=torch.float64)
+    angles = torch.outer(torch.arange(7).double(), 10_000.0 ** (-torch.arange(3).double() / 3))
+
+    def turned(projection, heads):
+        numbers = torch.view_as_complex(projection(x).reshape(2, 7, heads, 3, 2))
+        numbers = numbers * torch.polar(torch.ones_like(angles), angles)[None, :, None]
+        return torch.view_as_real(numbers).flatten(-2).transpose(1, 2)
+
+    V = layer.W_V(x).reshape(2, 7, kv_heads, 5).transpose(1, 2)
+    heads = F.scaled_dot_product_attention(turned(layer.W_Q, 3), turned(layer.W_K, kv_heads), V, enable_gqa=True)
+    torch.testing.assert_close(layer(x), layer.W_O(heads.transpose(1, 2).flatten(2)), rtol=0, atol=1e-6)
 
 
 def test_rotary_positions_may_differ_in_each_batch_entry():

@@ -122,9 +122,9 @@ class MultiHeadAttention(nn.Module):
         source: Float[Tensor, "batch source any"] | None = None,
         cache: SelfCache | CrossCache | None = None,
     ) -> Folded:
-        """Q, K and V folded into heads, positions included: what `transom.attend` and `transom.sight` take.
+        """Q, K and V folded into heads, turned by rotary positions: what `transom.attend` and `transom.sight` take.
 
-        A cache is extended, or filled, as in `forward`.
+        Positions that are added to the scores come from `positions.bias`. A cache is extended, or filled, as in `forward`.
         """
         self.check(x, source, cache)
         start = cache.length if isinstance(cache, SelfCache) else 0

@@ -119,10 +119,9 @@ class CrossCache:
     def select(self, indices: Int[Tensor, " batch"]) -> None:
         """Keep these batch entries, in this order; from then on, leave the source out."""
         if self.held is not None:
-            self.source, self.held = (
-                None,
-                (self.held[0].index_select(0, indices), self.held[1].index_select(0, indices)),
-            )
+            K, V = self.held
+            self.held = K.index_select(0, indices), V.index_select(0, indices)
+            self.source = None
 
 
 @dataclass
