@@ -124,7 +124,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Folded:
         """Q, K and V folded into heads, turned by rotary positions: what `transom.attend` and `transom.sight` take.
 
-        Positions that are added to the scores come from `positions.bias`. A cache is extended, or filled, as in `forward`.
+        What positions add to the scores comes from `positions.bias`. A cache is extended, or filled, as in `forward`.
         """
         self.check(x, source, cache)
         start = cache.length if isinstance(cache, SelfCache) else 0
