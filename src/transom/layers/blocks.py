@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from transom.equations.masks import Mask
 from transom.layers.attention import MultiHeadAttention
 from transom.layers.cache import BlockCache, CrossCache, SelfCache
-from transom.layers.checks import check_dropout, check_vectors
+from transom.layers.checks import check_vectors
+from transom.layers.dropout import Dropout
 from transom.layers.norms import Norm
 from transom.names import Misfit
 
@@ -39,7 +40,6 @@ class Arrangement(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_dropout(dropout)
         self.d_model = attention.d_model
         self.attention, self.cross, self.feed_forward = attention, cross, feed_forward
         self.check_parts()
@@ -47,7 +47,7 @@ class Arrangement(nn.Module):
         for place in self.normed:
             if place != "cross" or cross is not None:
                 self.add_module(f"norm_{place}", norm(self.d_model))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def arranged(self, x: Vectors, attention: Part, cross: Part | None, feed_forward: Part) -> Vectors:
         """The block's equation; the parts come with their masks, caches and dropout, `cross` is None without one."""

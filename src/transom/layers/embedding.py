@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transom.layers.checks import check_dropout, check_sizes, check_vectors, looked_up
+from transom.layers.checks import check_sizes, check_vectors, looked_up
+from transom.layers.dropout import Dropout
 from transom.layers.positions import Nowhere, Positions
 from transom.layers.positions.part import counted
 from transom.names import Misfit, spelled
@@ -31,7 +32,6 @@ class Embedding(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(vocabulary=vocabulary, d_model=d_model)
-        check_dropout(dropout)
         if padding is not None and not 0 <= padding < vocabulary:
             raise Misfit(
                 f"padding must be a token from 0 to {vocabulary - 1}, but got {padding}; leave it out for none"
@@ -41,7 +41,7 @@ class Embedding(nn.Module):
         self.positions = Nowhere() if positions is None else positions
         self.positions.check_place("the embedding", d_model=d_model)
         self.vectors = nn.Parameter(torch.empty(vocabulary, d_model))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transom.layers.checks import check_dropout, check_sizes, check_vectors
+from transom.layers.checks import check_sizes, check_vectors
+from transom.layers.dropout import Dropout
 from transom.layers.projections import Projection
 
 
@@ -25,12 +26,11 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(d_model=d_model, d_hidden=d_hidden)
-        check_dropout(dropout)
         self.d_model = d_model
         self.W_1 = Projection(d_model, d_hidden, bias=bias)
         self.W_2 = Projection(d_hidden, d_model, bias=bias)
         self.activation = activation
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token d_model"]:
         check_vectors("feed-forward", x, self.d_model, self.W_1.weight)
@@ -43,12 +43,11 @@ class SwiGLU(nn.Module):
     def __init__(self, d_model: int, d_hidden: int, bias: bool = False, dropout: float = 0.0) -> None:
         super().__init__()
         check_sizes(d_model=d_model, d_hidden=d_hidden)
-        check_dropout(dropout)
         self.d_model = d_model
         self.W_gate = Projection(d_model, d_hidden, bias=bias)
         self.W_up = Projection(d_model, d_hidden, bias=bias)
         self.W_down = Projection(d_hidden, d_model, bias=bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token d_model"]:
         check_vectors("feed-forward", x, self.d_model, self.W_gate.weight)
