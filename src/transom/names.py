@@ -22,6 +22,7 @@ AXES = {
     "pairs": "pairs of numbers that rotary positions turn",
     "distances": "the distances a relative bias tells apart",
     "vocabulary": "the tokens a model knows",
+    "labels": "the classes a classifier tells apart",
     "any": "an axis of which only the place matters",
 }
 

@@ -1,0 +1,71 @@
+"""A decoder: every token sees itself and those before it; for writing on."""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from transom.layers import StackCache
+from transom.models import parts
+from transom.models.config import DecoderConfig
+from transom.models.model import Model
+from transom.models.places import allowed, check_documents, check_real, places
+
+
+class Decoder(Model):
+    """Embedding, blocks under the causal mask, and the way back to the vocabulary.
+
+    In training it is fed the whole text at once and learns each next token (teacher forcing); to write, it is fed one
+    token at a time with a cache.
+    """
+
+    config: DecoderConfig
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__(config)
+        self.embedding = parts.embedding(config, config.vocabulary)
+        self.stack = parts.stack(config, config.layers)
+        self.output = unembedding(config.vocabulary, config.d_model) if config.tying == "none" else None
+        self.start()
+
+    @property
+    def unembedding(self) -> nn.Parameter:
+        """(vocabulary, d_model): logits = hidden @ unembedding.mT."""
+        return self.embedding.vectors if self.output is None else self.output
+
+    def hidden(
+        self,
+        tokens: Int[Tensor, "batch token"],
+        real: Bool[Tensor, "batch keys"] | None = None,
+        cache: StackCache | None = None,
+        documents: Int[Tensor, "batch token"] | None = None,
+    ) -> Float[Tensor, "batch token d_model"]:
+        """A vector per token.
+
+        real        True for real tokens, False for padding; with a cache, the cached tokens' come first
+        cache       from `new_cache`: the tokens follow those it has seen
+        documents   for several texts packed into one row: an id per token; none sees another, each counts from 0
+        """
+        length = 0 if cache is None else cache.length
+        check_real(tokens, real, length)
+        check_documents(tokens, documents, cache is not None)
+        x = self.embedding(tokens, start=length, at=places(tokens, real, documents))
+        return self.stack(x, allowed=allowed(real, documents), causal=True, cache=cache)
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "batch token"],
+        real: Bool[Tensor, "batch keys"] | None = None,
+        cache: StackCache | None = None,
+        documents: Int[Tensor, "batch token"] | None = None,
+    ) -> Float[Tensor, "batch token vocabulary"]:
+        """Logits of the token that follows each; the arguments are those of `hidden`."""
+        return self.hidden(tokens, real, cache, documents) @ self.unembedding.mT
+
+    def new_cache(self) -> StackCache:
+        """An empty cache for writing on."""
+        return self.stack.new_cache()
+
+
+def unembedding(vocabulary: int, d_model: int) -> nn.Parameter:
+    """A matrix of its own for the way back, started like an embedding."""
+    return nn.Parameter(torch.randn(vocabulary, d_model) * d_model**-0.5)

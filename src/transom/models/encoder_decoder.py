@@ -1,0 +1,82 @@
+"""An encoder and a decoder that looks at it: text to text."""
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from transom.layers import StackCache
+from transom.models import parts
+from transom.models.config import EncoderDecoderConfig
+from transom.models.decoder import unembedding
+from transom.models.model import Model
+from transom.models.places import allowed, check_real, places
+
+
+class EncoderDecoder(Model):
+    """The whole Transformer (Vaswani et al. 2017, figure 1).
+
+    In training the decoder is fed the whole target, shifted right, under the causal mask (teacher forcing); to write,
+    it is fed one token at a time, with a cache for its own past and for the source.
+    """
+
+    config: EncoderDecoderConfig
+
+    def __init__(self, config: EncoderDecoderConfig) -> None:
+        super().__init__(config)
+        self.source_embedding = parts.embedding(config, config.source_vocabulary or config.vocabulary)
+        self.target_embedding = parts.embedding(config, config.vocabulary)
+        if config.tying == "all":
+            self.source_embedding.vectors = self.target_embedding.vectors
+        self.encoder = parts.stack(config, config.encoder_layers)
+        self.decoder = parts.stack(config, config.decoder_layers, cross=True)
+        self.output = unembedding(config.vocabulary, config.d_model) if config.tying == "none" else None
+        self.start()
+
+    @property
+    def unembedding(self) -> nn.Parameter:
+        """(vocabulary, d_model): logits = hidden @ unembedding.mT."""
+        return self.target_embedding.vectors if self.output is None else self.output
+
+    def encoded(
+        self, source: Int[Tensor, "batch source"], real: Bool[Tensor, "batch source"] | None = None
+    ) -> Float[Tensor, "batch source d_model"]:
+        """A vector per source token; `real` is True for real tokens, False for padding."""
+        check_real(source, real, words="source source_real")
+        return self.encoder(self.source_embedding(source, at=places(source, real)), allowed=allowed(real))
+
+    def decoded(
+        self,
+        target: Int[Tensor, "batch token"],
+        encoded: Float[Tensor, "batch source d_model"] | None,
+        source_real: Bool[Tensor, "batch source"] | None = None,
+        target_real: Bool[Tensor, "batch keys"] | None = None,
+        cache: StackCache | None = None,
+    ) -> Float[Tensor, "batch token d_model"]:
+        """A vector per target token, looking at an encoded source; once a cache holds the source, leave it out."""
+        length = 0 if cache is None else cache.length
+        check_real(target, target_real, length, words="target target_real")
+        x = self.target_embedding(target, start=length, at=places(target, target_real))
+        return self.decoder(x, encoded, allowed(target_real), allowed(source_real), causal=True, cache=cache)
+
+    def hidden(
+        self,
+        source: Int[Tensor, "batch source"],
+        target: Int[Tensor, "batch token"],
+        source_real: Bool[Tensor, "batch source"] | None = None,
+        target_real: Bool[Tensor, "batch token"] | None = None,
+    ) -> Float[Tensor, "batch token d_model"]:
+        """A vector per target token, made from the source and the target so far."""
+        return self.decoded(target, self.encoded(source, source_real), source_real, target_real)
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch source"],
+        target: Int[Tensor, "batch token"],
+        source_real: Bool[Tensor, "batch source"] | None = None,
+        target_real: Bool[Tensor, "batch token"] | None = None,
+    ) -> Float[Tensor, "batch token vocabulary"]:
+        """Logits of the token that follows each target token; the target begins with the start token."""
+        return self.hidden(source, target, source_real, target_real) @ self.unembedding.mT
+
+    def new_cache(self) -> StackCache:
+        """An empty cache for writing."""
+        return self.decoder.new_cache()
