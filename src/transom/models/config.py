@@ -10,7 +10,9 @@ from transom.models.pooling import POOLINGS
 from transom.models.strict import chosen
 from transom.names import Misfit
 
-LARGEST = 2**31 - 1  # of any size: what lies beyond is no model but a mistake in the file
+# The most of each size: what lies beyond is no model but a mistake in a file, and would be paid for in memory or time.
+LARGEST = 2**24
+LARGEST_OF = {"d_model": 2**18, "heads": 2**12, "layers": 1000, "encoder_layers": 1000, "decoder_layers": 1000}
 MOST_LABELS = 10_000
 
 
@@ -129,8 +131,9 @@ class EncoderDecoderConfig(Config, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def check_size(word: str, size: object) -> None:
-    if size is not None and (type(size) is not int or not 1 <= size <= LARGEST):
-        raise Misfit(f"{word} must be a whole number from 1 to {LARGEST}, but got {size!r}; give a size")
+    largest = LARGEST_OF.get(word, LARGEST)
+    if size is not None and (type(size) is not int or not 1 <= size <= largest):
+        raise Misfit(f"{word} must be a whole number from 1 to {largest}, but got {size!r}; give a size that it has")
 
 
 def check_flag(word: str, flag: object) -> None:

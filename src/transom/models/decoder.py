@@ -18,7 +18,8 @@ class Decoder(Model):
     token at a time with a cache.
     """
 
-    config: DecoderConfig
+    kind, settings = "decoder", DecoderConfig
+    config: DecoderConfig  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__(config)

@@ -15,7 +15,8 @@ from transom.names import Misfit
 class Encoder(Model):
     """Embedding, blocks, and for labels one affine map of the pooled vector (Vaswani et al. 2017, section 3.1)."""
 
-    config: EncoderConfig
+    kind, settings = "encoder", EncoderConfig
+    config: EncoderConfig  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)

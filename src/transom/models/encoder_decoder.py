@@ -18,7 +18,8 @@ class EncoderDecoder(Model):
     it is fed one token at a time, with a cache for its own past and for the source.
     """
 
-    config: EncoderDecoderConfig
+    kind, settings = "encoder_decoder", EncoderDecoderConfig
+    config: EncoderDecoderConfig  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
         super().__init__(config)

@@ -1,10 +1,11 @@
 """What the parameters of a model start from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import cast
 
 from torch import nn
 
-from transom.layers import Embedding, Stack
+from transom.layers import Arrangement, Embedding, Stack
 from transom.layers.positions import Learned
 
 
@@ -33,7 +34,7 @@ def gpt2(model: nn.Module) -> None:
 
 def closing_maps(stack: Stack) -> None:
     """The last map of each part of each block, started smaller, so that the sum of the residuals keeps its size."""
-    for block in stack.blocks:
+    for block in cast("Iterable[Arrangement]", stack.blocks):
         parts = [part for part in (block.attention, block.cross, block.feed_forward) if part is not None]
         for part in parts:
             last = [module for module in part.modules() if isinstance(module, nn.Linear)][-1]
