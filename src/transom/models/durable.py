@@ -83,9 +83,10 @@ def appearing(folder: Path) -> Iterator[Path]:
             yield partial
             write_manifest(partial)
             put(partial, folder)
-        except BaseException:
+        except Misfit as error:  # about a file by the name it will not get
+            raise Misfit(str(error).replace(partial.name, folder.name)) from error
+        finally:
             shutil.rmtree(partial, ignore_errors=True)
-            raise
 
 
 def put(partial: Path, folder: Path) -> None:
@@ -98,6 +99,14 @@ def put(partial: Path, folder: Path) -> None:
     sync(folder.parent)
     if replaced:
         shutil.rmtree(aside)
+
+
+def remove(folder: Path) -> None:
+    """Take a folder away at once: a kill on the way leaves no half of it under its name."""
+    with complaining(folder):
+        going = beside(folder, PARTIAL)
+        folder.rename(going)
+        shutil.rmtree(going)
 
 
 def beside(path: Path, ending: str) -> Path:
@@ -125,7 +134,7 @@ def tidied(parent: Path) -> list[str]:
                 notes.append(f"put back {name}, which a run that was stopped had set aside")
             elif left.name.endswith((ASIDE, PARTIAL)):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
-                notes.append(f"removed {left}, which a run that was stopped had not finished")
+                notes.append(f"removed {left}, which a run that was stopped had left half-done")
     if notes:
         sync(parent)
     return notes
