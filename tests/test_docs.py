@@ -92,7 +92,7 @@ def test_every_page_is_linked_from_the_readme_or_the_map(page):
     assert f"({named(page)})" in text("README.md") + text("MAP.md")
 
 
-@pytest.mark.parametrize("topic", ["attention", "similarity", "heads", "positions", "norms"])
+@pytest.mark.parametrize("topic", ["attention", "similarity", "heads", "positions", "norms", "sampling"])
 def test_every_equation_is_in_its_page(topic):
     module = importlib.import_module(f"transom.equations.{topic}")
     own = [function for function in vars(module).values() if getattr(function, "__module__", "") == module.__name__]
