@@ -1,0 +1,1 @@
+"""Training, going on after a stop, judging."""

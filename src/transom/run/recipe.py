@@ -1,0 +1,200 @@
+"""A recipe: all that a training run is made of, in one TOML file. `recipes/reference.toml` explains every setting."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from transom.models import PRESETS
+from transom.models.strict import chosen, nearest, settings
+from transom.names import Misfit
+from transom.run.optimizers import OPTIMIZERS
+from transom.run.parallel import WRAPPINGS
+from transom.run.schedules import SCHEDULES
+
+LONGEST = 2**20  # bytes of a recipe
+Count = Annotated[int, Meta(ge=0)]
+Some = Annotated[int, Meta(ge=1)]
+Share = Annotated[float, Meta(ge=0.0, lt=1.0)]
+Positive = Annotated[float, Meta(gt=0.0)]
+Files = str | list[str]
+
+
+class Data(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where examples come from."""
+
+    train: Files
+    format: str
+    valid: Files | None = None
+    held_out: Count = 0
+    columns: list[Count | str] | None = None
+    skip_blank: bool = False
+    longest: Some = 128
+
+
+class Tokens(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How text becomes tokens."""
+
+    kind: str = "bpe"
+    vocabulary: Some = 8000
+    lowercase: bool = False
+    file: str | None = None
+
+
+class Vectors(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Word vectors to start the embedding from."""
+
+    file: str
+    frozen: bool = False
+
+
+class Optimizer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    kind: str = "adamw"
+    rate: Positive = 1e-3
+    betas: tuple[Share, Share] = (0.9, 0.98)
+    eps: Positive = 1e-9
+    decay: Annotated[float, Meta(ge=0.0)] = 0.0
+
+
+class Schedule(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    kind: str = "inverse_sqrt"
+    warmup: Count = 0
+    final: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
+
+
+class Train(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How long, how large, how often."""
+
+    tokens: Some = 4096
+    block: Some = 64
+    rows: Some = 12
+    accumulate: Some = 1
+    updates: Count = 0
+    epochs: Count = 0
+    clip: Annotated[float, Meta(ge=0.0)] = 1.0
+    smoothing: Share = 0.0
+    precision: str = "float32"
+    compile: bool = False
+    wrapping: str = "ddp"
+    threads: Count = 0
+    report_every: Some = 50
+    judge_every: Some = 500
+    checkpoint_every: Some = 500
+    keep: Some = 3
+    average: Some = 1
+    patience: Count = 0
+
+
+class Judge(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a model is judged on what was held out."""
+
+    examples: Count = 0
+    beams: Some = 1
+    write: bool = True
+
+
+class Recipe(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    task: str
+    folder: str
+    data: Data
+    seed: Count = 1
+    tokens: Tokens = field(default_factory=Tokens)
+    vectors: Vectors | None = None
+    model: dict[str, Any] = field(default_factory=dict)
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    schedule: Schedule = field(default_factory=Schedule)
+    train: Train = field(default_factory=Train)
+    judge: Judge = field(default_factory=Judge)
+
+
+SECTIONS: dict[str, type[Struct]] = {
+    "data": Data,
+    "tokens": Tokens,
+    "vectors": Vectors,
+    "optimizer": Optimizer,
+    "schedule": Schedule,
+    "train": Train,
+    "judge": Judge,
+}
+TASK_NAMES = ("translate", "write", "classify")
+PRECISIONS = ("float32", "bfloat16", "float16")
+
+
+def read(path: Path, sets: Sequence[str] = ()) -> Recipe:
+    """The recipe in a file, with `key=value` changes on top; paths in it count from the file's own folder."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise Misfit(f"the recipe {path} cannot be read ({error.strerror}); name a TOML file") from error
+    if len(content) > LONGEST:
+        raise Misfit(f"the recipe {path} has {len(content)} bytes, but one is at most {LONGEST}; is it another file?")
+    try:
+        table = tomllib.loads(content.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Misfit(f"the recipe {path} should be TOML, but {error}; see recipes/reference.toml") from error
+    for one in sets:
+        put(table, one)
+    return checked(table, str(path))
+
+
+def put(table: dict[str, Any], change: str) -> None:
+    """`section.key=value` into the table; the value is TOML, or a plain word."""
+    name, equals, value = change.partition("=")
+    if not equals or not name.strip():
+        raise Misfit(f"--set takes key=value, but got {change!r}; as in --set train.updates=100")
+    *sections, key = name.strip().split(".")
+    for section in sections:
+        inner = table.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise Misfit(f"--set {change} goes into {section!r}, but that is no section; see recipes/reference.toml")
+        table = inner
+    try:
+        table[key] = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        table[key] = value
+
+
+def checked(table: dict[str, Any], where: str) -> Recipe:
+    """The recipe in a table, every name known and every choice there."""
+    for name, kind in SECTIONS.items():
+        section = table.get(name)
+        if section is not None:
+            if not isinstance(section, dict):
+                raise Misfit(f"{where}: {name} must be a section, but it is {section!r}; write [{name}]")
+            settings(kind, section, f"{where}: [{name}]")
+    recipe = settings(Recipe, table, where)
+    check_choices(recipe, where)
+    return recipe
+
+
+def check_choices(recipe: Recipe, where: str) -> None:
+    """Every choice by name is one that exists, and the run has a length."""
+    for name, word, known in (
+        ("task", recipe.task, TASK_NAMES),
+        ("optimizer.kind", recipe.optimizer.kind, OPTIMIZERS),
+        ("schedule.kind", recipe.schedule.kind, SCHEDULES),
+        ("train.precision", recipe.train.precision, PRECISIONS),
+        ("train.wrapping", recipe.train.wrapping, WRAPPINGS),
+    ):
+        chosen(f"{where}: {name}", word, dict.fromkeys(known))
+    preset = recipe.model.get("preset")
+    if preset is not None and preset not in PRESETS:
+        raise Misfit(f"{where}: there is no preset {preset!r}; {nearest(str(preset), PRESETS)}")
+    if bool(recipe.train.updates) == bool(recipe.train.epochs):
+        raise Misfit(
+            f"{where}: a run has a length, but train.updates={recipe.train.updates} and"
+            f" train.epochs={recipe.train.epochs}; give one of the two"
+        )
+    if recipe.data.valid is None and not recipe.data.held_out:
+        raise Misfit(f"{where}: a model is judged on what it never saw; give data.valid, or data.held_out as a number")
+
+
+def model_settings(recipe: Recipe, vocabulary: int) -> dict[str, Any]:
+    """What the recipe says of the model, over its preset; unknown names are errors."""
+    given = {name: value for name, value in recipe.model.items() if name != "preset"}
+    preset = recipe.model.get("preset")
+    start = msgspec.structs.asdict(PRESETS[preset](vocabulary)) if preset else {}
+    return {**start, "vocabulary": vocabulary, **given}

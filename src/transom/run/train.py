@@ -1,0 +1,130 @@
+"""A whole training run: from a recipe to a model in a folder, going on where an earlier start was stopped."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from transom.run import checkpoint, kept
+from transom.run.callbacks import Callback
+from transom.run.checkpoint import Checkpoints, averaged
+from transom.run.journal import Journal
+from transom.run.parallel import World, shared_like
+from transom.run.recipe import Recipe
+from transom.run.task import Measures, Task
+from transom.run.tasks import TASKS
+from transom.run.training import Training
+
+MODEL, LOG, STEPS = "model", "log.jsonl", "checkpoints"
+
+
+def train(recipe: Recipe, world: World | None = None, callbacks: Sequence[Callback] = ()) -> Path:
+    """Train by a recipe; gives the folder of the model. Stopped at any moment, the same call goes on from there."""
+    world = World() if world is None else world
+    if recipe.train.threads:
+        torch.set_num_threads(recipe.train.threads)
+    folder = Path(recipe.folder)
+    steps = Checkpoints(folder / STEPS, recipe.train.keep + recipe.train.average - 1) if world.leads else None
+    try:
+        task = built(recipe, folder, world, callbacks)
+        training = Training(recipe, task, world, callbacks)
+        resume(training, steps)
+        run(training, steps, Journal(folder / LOG, training.standing.place.updates) if world.leads else None)
+        return finish(training, steps, folder / MODEL)
+    finally:
+        if steps is not None:
+            steps.close()
+
+
+def built(recipe: Recipe, folder: Path, world: World, callbacks: Sequence[Callback]) -> Task:
+    """The task with its data; the process that leads goes first, because it may learn the tokenizer for all."""
+
+    def note(text: str) -> None:
+        for callback in callbacks:
+            callback.noted(text)
+
+    if not world.leads:
+        world.wait("the tokenizer")
+    task = TASKS[recipe.task](recipe, folder, note if world.leads else lambda text: None)
+    if world.leads:
+        world.wait("the tokenizer")
+    return task
+
+
+def resume(training: Training, steps: Checkpoints | None) -> None:
+    """Go on from the newest whole checkpoint, if there is one; all processes read the same."""
+    world, found = training.world, None
+    if steps is not None:
+        found, notes = steps.newest()
+        for text in notes:
+            training.noted(text)
+    step = int(world.agreed(-1.0 if found is None else found.step))
+    if step < 0:
+        return
+    if found is None:
+        found = checkpoint.read(Path(training.recipe.folder) / STEPS / f"step-{step:08d}")
+    kept.put_back(training, found)
+    training.noted(f"going on from update {step}")
+
+
+def run(training: Training, steps: Checkpoints | None, journal: Journal | None) -> None:
+    """Update until the run is done, judging and keeping on the way."""
+    for callback in training.callbacks:
+        callback.started(training)
+    asked = training.recipe.train
+    while not training.finished:
+        step = training.update()
+        if journal is not None:
+            journal.write(step.update, epoch=step.epoch, loss=step.loss, rate=step.rate, norm=step.norm)
+        for callback in training.callbacks:
+            callback.updated(training, step)
+        last = step.update >= training.updates
+        best = False
+        if last or step.update % asked.judge_every == 0:
+            best = judge(training, step.update, journal)
+        if last or best or training.finished or step.update % asked.checkpoint_every == 0:
+            keep(training, steps, best)
+    if journal is not None:
+        journal.close()
+    for callback in training.callbacks:
+        callback.ended(training)
+
+
+def judge(training: Training, update: int, journal: Journal | None) -> bool:
+    """Judge the model; whether it is the best so far."""
+    measures: Measures = training.judged()
+    if journal is not None:
+        journal.write(update, judged=measures.numbers)
+    for callback in training.callbacks:
+        callback.judged(training, update, measures)
+    return training.standing.best_update == update
+
+
+def keep(training: Training, steps: Checkpoints | None, best: bool) -> None:
+    tensors = kept.tensors(training)
+    if steps is not None:
+        steps.save(training.standing.place.updates, tensors, kept.state(training), best)
+    training.world.wait("a checkpoint")
+
+
+def finish(training: Training, steps: Checkpoints | None, folder: Path) -> Path:
+    """Save the model: the mean of the last checkpoints where the recipe asks for it, otherwise the best one."""
+    world, count = training.world, training.recipe.train.average
+    with world.whole(training.wrapped), torch.no_grad():
+        if steps is not None:
+            final = chosen(steps, count)
+            for name, parameter in training.model.named_parameters():
+                parameter.copy_(shared_like(final[name], parameter))
+            training.model.eval()
+            training.task.save(training.model, folder)
+    world.wait("the end")
+    return folder
+
+
+def chosen(steps: Checkpoints, count: int) -> dict[str, torch.Tensor]:
+    """The parameters that a run ends with."""
+    if count > 1:
+        return averaged([steps.path(step) for step in checkpoint.steps(steps.folder)[-count:]])
+    best = steps.best().checkpoint or steps.newest().checkpoint
+    assert best is not None
+    return best.tensors["model"]

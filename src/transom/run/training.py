@@ -1,0 +1,150 @@
+"""The training loop: batches in, updates out, nothing lost when it is stopped."""
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+
+from transom.models import Model
+from transom.names import Misfit
+from transom.run.callbacks import Callback, Step
+from transom.run.optimizers import optimizer, set_rate
+from transom.run.parallel import World
+from transom.run.recipe import Recipe
+from transom.run.schedules import SCHEDULES
+from transom.run.seeds import seed_of
+from transom.run.task import Batch, Measures, Standing, Task
+
+
+class Training:
+    """A model on its way: parameters, optimizer and where it stands."""
+
+    def __init__(self, recipe: Recipe, task: Task, world: World, callbacks: Sequence[Callback] = ()) -> None:
+        self.recipe, self.task, self.world, self.callbacks = recipe, task, world, callbacks
+        torch.manual_seed(seed_of(recipe.seed, 0))
+        self.model: Model = task.new_model().to(world.device)
+        self.wrapped = world.wrapped(self.model, recipe.train.wrapping)
+        chosen = recipe.optimizer
+        self.optimizer = optimizer(
+            self.wrapped, chosen.kind, chosen.rate, chosen.decay, betas=tuple(chosen.betas), eps=chosen.eps
+        )
+        self.standing = Standing()
+
+    @property
+    def updates(self) -> int:
+        """How many updates the whole run has."""
+        asked = self.recipe.train
+        if asked.updates:
+            return asked.updates
+        batches = sum(self.task.batches(epoch) for epoch in range(asked.epochs))
+        return math.ceil(batches / asked.accumulate)
+
+    @property
+    def finished(self) -> bool:
+        patience = self.recipe.train.patience
+        out_of_patience = bool(patience) and self.standing.judged_without_gain >= patience
+        return self.standing.place.updates >= self.updates or out_of_patience
+
+    def update(self) -> Step:
+        """One update: the gradient of the mean loss over all targets of its batches, on all processes together."""
+        begun = time.perf_counter()
+        place = self.standing.place
+        batches = [self.taken() for _ in range(self.recipe.train.accumulate)]
+        targets = int(self.world.summed(sum(batch.counted for batch in batches)))
+        self.model.train()
+        loss = self.gradients(batches, targets)
+        norm = self.clipped()
+        self.check_finite(loss, norm)
+        place.updates += 1
+        rate = self.rate(place.updates)
+        set_rate(self.optimizer, rate)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        seconds = time.perf_counter() - begun
+        return Step(place.updates, self.updates, place.epoch, loss, rate, norm, targets, seconds)
+
+    def taken(self) -> Batch:
+        epoch, position = self.standing.place.taken(self.task)
+        return self.task.batch(epoch, position, self.world.part)
+
+    def gradients(self, batches: list[Batch], targets: int) -> float:
+        """Add up the gradients of all batches, each target weighing the same; gives the mean loss."""
+        total = 0.0
+        for number, batch in enumerate(batches):
+            # Dropout from the place in the run: a resumed run draws what an uninterrupted one would have.
+            torch.manual_seed(seed_of(self.recipe.seed, self.standing.place.updates + 1, number, self.world.rank))
+            with self.world.quiet(self.wrapped, number + 1 < len(batches)), self.precision():
+                loss, _ = self.world.forward(self.wrapped, self.task.loss, batch)
+                # Processes average their gradients, so each one's share is multiplied up again.
+                (loss * (self.world.size / max(1, targets))).backward()
+            total += float(loss.detach())
+        return float(self.world.summed(total)) / max(1, targets)
+
+    def clipped(self) -> float:
+        limit = self.recipe.train.clip or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.wrapped.parameters(), limit)
+        return float(self.world.full(norm))
+
+    def check_finite(self, loss: float, norm: float) -> None:
+        """Stop before the update, on all processes, when a number is no longer one."""
+        bad = not (math.isfinite(loss) and math.isfinite(norm))
+        if not self.world.any(bad):
+            return
+        place = self.standing.place
+        worst = [
+            name
+            for name, parameter in self.model.named_parameters()
+            if isinstance(parameter.grad, Tensor) and not bool(self.world.full(parameter.grad.isfinite().all()))
+        ]
+        raise Misfit(
+            f"update {place.updates + 1} (epoch {place.epoch}, batch {place.position - 1}) has loss {loss} and a gradient"
+            f" of norm {norm}, first bad in {worst[0] if worst else 'none'}; nothing was updated and the last checkpoint"
+            " is good: lower optimizer.rate or train.clip, or look at that batch"
+        )
+
+    def rate(self, update: int) -> float:
+        chosen = self.recipe.schedule
+        share = SCHEDULES[chosen.kind](update, chosen.warmup, self.updates, chosen.final)
+        return self.recipe.optimizer.rate * share
+
+    def precision(self) -> AbstractContextManager[object]:
+        wanted = self.recipe.train.precision
+        if wanted == "float32":
+            return nullcontext()
+        return torch.autocast(self.world.device.type, dtype=getattr(torch, wanted))
+
+    def judged(self) -> Measures:
+        """The model on held-out data; remembers whether it is the best so far."""
+        self.model.eval()
+        with torch.no_grad(), self.world.whole(self.wrapped):
+            measures = self.task.judged(self.model, self.noted)
+        standing = self.standing
+        if measures.better(standing.best):
+            standing.best, standing.best_update = measures.numbers[measures.main], standing.place.updates
+            standing.judged_without_gain = 0
+        else:
+            standing.judged_without_gain += 1
+        return measures
+
+    def noted(self, text: str) -> None:
+        for callback in self.callbacks:
+            callback.noted(text)
+
+    def estimate(self, batches: int = 3) -> float:
+        """Seconds that the rest of the run will take, from a few batches tried without an update; a floor, since it
+        leaves judging out."""
+        self.model.train()
+        seconds = []
+        for position in range(batches + 1):
+            begun = time.perf_counter()
+            batch = self.task.batch(0, position % self.task.batches(0), self.world.part)
+            with self.precision():
+                loss, _ = self.world.forward(self.wrapped, self.task.loss, batch)
+                loss.backward()
+            self.optimizer.zero_grad(set_to_none=True)
+            seconds.append(time.perf_counter() - begun)
+        left = self.updates - self.standing.place.updates
+        return left * self.recipe.train.accumulate * sum(seconds[1:]) / batches
