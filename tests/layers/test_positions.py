@@ -23,7 +23,7 @@ from transom.layers import (
     Sinusoidal,
     Sizes,
 )
-from transom.layers.positions.part import counted
+from transom.layers.positions.part import Table, counted
 
 SIZES = Sizes(d_model=11, heads=3, d_head=10, longest=13)
 
@@ -209,3 +209,20 @@ def test_nothing_but_parameters_is_saved():
         assert set(part.state_dict()) == {key for key, _ in part.named_parameters()}
     assert repr(Nowhere()) == "Nowhere()"
     assert repr(Rotary(6)) == "Rotary(d_head=6)"
+
+
+@pytest.mark.parametrize("at", [[[0, 1]], [[63, 64]], [[5, 300], [7, 2]], [[-3, 2]], [[1, 70_001]], [[]]])
+def test_a_table_gives_what_its_formula_gives(at):
+    places = torch.tensor(at, dtype=torch.int64)
+    table = Table(lambda places: places[..., None] * torch.tensor([0.5, 2.0, 3.0]))
+    for _ in range(2):
+        assert torch.equal(table.at(places), table.formula(places))
+    assert table.rows is None or len(table.rows) < 1000
+
+
+def test_positions_met_in_inference_mode_can_be_trained_with_later():
+    rotary, x = Rotary(6), torch.randn(2, 3, 5, 6, requires_grad=True)
+    with torch.inference_mode():
+        rotary.turned(torch.randn(2, 3, 5, 6), counted(5, 0, x.device))
+    rotary.turned(x, counted(5, 0, x.device)).sum().backward()
+    assert x.grad is not None

@@ -1,5 +1,6 @@
 """What a position part is: the three places where a token's position may enter, and nothing at each by default."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -15,6 +16,7 @@ WAYS = {
     "the embedding": "hand them to Embedding(positions=…)",
     "attention": "hand them to MultiHeadAttention(positions=…)",
 }
+LONGEST_TABLE = 2**16  # positions beyond are worked out each time
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,28 @@ class Positions(nn.Module):
 
     def extra_repr(self) -> str:
         return ", ".join(f"{word}={size}" for word, size in self.built_for.items())
+
+
+class Table:
+    """A function of the position, worked out once for positions from 0 on and then looked up; it grows as needed."""
+
+    def __init__(self, formula: Callable[[Tensor], Tensor]) -> None:
+        self.formula = formula
+        self.rows: Tensor | None = None
+
+    def at(self, places: Int[Tensor, "#batch token"]) -> Float[Tensor, "#batch token any"]:
+        if places.numel() == 0:
+            return self.formula(places)
+        least, most = (int(place) for place in places.aminmax())
+        if least < 0 or most >= LONGEST_TABLE:
+            return self.formula(places)
+        rows, dtype = self.rows, torch.get_default_dtype()
+        if rows is None or len(rows) <= most or rows.device != places.device or rows.dtype != dtype:
+            # Not in inference mode, whose tensors no later training could use.
+            with torch.inference_mode(False):
+                rows = self.formula(torch.arange(max(64, 2 * most), device=places.device))
+            self.rows = rows
+        return torch.nn.functional.embedding(places, rows)
 
 
 def counted(token: int, start: int, device: torch.device) -> Int[Tensor, "1 token"]:

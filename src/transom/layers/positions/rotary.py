@@ -1,11 +1,13 @@
 """Queries and keys turned by an angle that grows with the position (Su et al. 2021)."""
 
+from functools import partial
+
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from transom.equations.positions import rotary_angles, rotated, rotated_halves
 from transom.layers.checks import check_sizes
-from transom.layers.positions.part import Positions, Sizes
+from transom.layers.positions.part import Positions, Sizes, Table
 from transom.names import Misfit
 
 
@@ -23,6 +25,7 @@ class Rotary(Positions):
         if d_head % 2:
             raise Misfit(f"rotary positions turn pairs, but d_head={d_head} is odd; try d_head={d_head + 1}")
         self.d_head, self.base = d_head, base
+        self.angles = Table(partial(rotary_angles, d_head=d_head, base=base))
         self.turn = rotated_halves if halves else rotated
 
     @classmethod
@@ -32,5 +35,4 @@ class Rotary(Positions):
     def turned(
         self, x: Float[Tensor, "batch heads token d_head"], at: Int[Tensor, "#batch token"]
     ) -> Float[Tensor, "batch heads token d_head"]:
-        angles = rotary_angles(at, self.d_head, self.base)
-        return self.turn(x, angles[:, None])
+        return self.turn(x, self.angles.at(at)[:, None])

@@ -1,11 +1,13 @@
 """Fixed waves added to the embedding (Vaswani et al. 2017, section 3.5)."""
 
+from functools import partial
+
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from transom.equations import positions
 from transom.layers.checks import check_sizes
-from transom.layers.positions.part import Positions, Sizes
+from transom.layers.positions.part import Positions, Sizes, Table
 
 
 class Sinusoidal(Positions):
@@ -17,6 +19,7 @@ class Sinusoidal(Positions):
         super().__init__(d_model=d_model)
         check_sizes(d_model=d_model)
         self.d_model, self.base = d_model, base
+        self.waves = Table(partial(positions.sinusoidal, d_model=d_model, base=base))
 
     @classmethod
     def for_sizes(cls, sizes: Sizes) -> "Sinusoidal":
@@ -25,4 +28,4 @@ class Sinusoidal(Positions):
     def embedded(
         self, x: Float[Tensor, "batch token d_model"], at: Int[Tensor, "#batch token"]
     ) -> Float[Tensor, "batch token d_model"]:
-        return x + positions.sinusoidal(at, self.d_model, self.base).to(x.dtype)
+        return x + self.waves.at(at).to(x.dtype)
