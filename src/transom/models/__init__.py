@@ -12,6 +12,7 @@ from transom.models.folder import header_of
 from transom.models.model import Model
 from transom.models.presets import PRESETS
 from transom.models.strict import chosen
+from transom.models.writing import GenerationConfig, Written
 
 MODELS: dict[str, type[Model]] = {"encoder": Encoder, "decoder": Decoder, "encoder_decoder": EncoderDecoder}
 
@@ -25,7 +26,9 @@ __all__ = [
     "EncoderConfig",
     "EncoderDecoder",
     "EncoderDecoderConfig",
+    "GenerationConfig",
     "Model",
+    "Written",
     "from_pretrained",
 ]
 

@@ -1,5 +1,7 @@
 """A decoder: every token sees itself and those before it; for writing on."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -9,6 +11,12 @@ from transom.models import parts
 from transom.models.config import DecoderConfig
 from transom.models.model import Model
 from transom.models.places import allowed, check_documents, check_real, places
+from transom.models.writing.generate import Asked, Begun, Written, flushed, generate, real_tokens
+from transom.models.writing.one_by_one import Streamer
+from transom.models.writing.settings import GenerationConfig
+from transom.models.writing.steps import DecoderSteps
+from transom.models.writing.stopping import Decodes
+from transom.names import Misfit
 
 
 class Decoder(Model):
@@ -26,6 +34,7 @@ class Decoder(Model):
         self.embedding = parts.embedding(config, config.vocabulary)
         self.stack = parts.stack(config, config.layers)
         self.output = unembedding(config.vocabulary, config.d_model) if config.tying == "none" else None
+        self.generation = GenerationConfig()
         self.start()
 
     @property
@@ -65,6 +74,36 @@ class Decoder(Model):
     def new_cache(self) -> StackCache:
         """An empty cache for writing on."""
         return self.stack.new_cache()
+
+    def generate(
+        self,
+        tokens: Int[Tensor, "batch token"],
+        real: Bool[Tensor, "batch token"] | None = None,
+        *,
+        seed: int | list[int] | None = None,
+        streamer: Streamer | None = None,
+        tokenizer: Decodes | None = None,
+        return_scores: bool = False,
+        **settings: Any,
+    ) -> Tensor | Written:
+        """Write on after each prompt: prompt and new tokens, padded behind the end (Hugging Face's names and meanings).
+
+        real            as in `hidden`; unless given, all but the padding token. Padding may stand in front or behind
+        seed            of sampling: row i is drawn from seed + i, or from the i-th of a list; random unless given
+        streamer        called with (row, token) as each token is chosen
+        tokenizer       for `stop_strings`
+        return_scores   give `Written`: the sequences, and the mean log-probability of each (see `length_penalty`)
+        settings        as in `GenerationConfig`, in place of those in `model.generation`
+        """
+        asked = Asked(seed, streamer, tokenizer, return_scores)
+        return generate(self, tokens, real, self.generation.changed(settings), asked)
+
+    def begin(self, tokens: Tensor, real: Tensor | None, settings: GenerationConfig) -> Begun:
+        """The prompts with their padding in front, and the steps after them."""
+        if tokens.shape[1] == 0:
+            raise Misfit("each prompt needs a token, but they are empty; begin with the start token")
+        prompt, real = flushed(tokens, real_tokens(tokens, real, settings))
+        return Begun(prompt, real, DecoderSteps(self, prompt, real))
 
 
 def unembedding(vocabulary: int, d_model: int) -> nn.Parameter:

@@ -1,5 +1,7 @@
 """An encoder and a decoder that looks at it: text to text."""
 
+from typing import Any
+
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -9,6 +11,11 @@ from transom.models.config import EncoderDecoderConfig
 from transom.models.decoder import unembedding
 from transom.models.model import Model
 from transom.models.places import allowed, check_real, places
+from transom.models.writing.generate import Asked, Begun, Written, generate, real_tokens
+from transom.models.writing.one_by_one import Streamer
+from transom.models.writing.settings import GenerationConfig
+from transom.models.writing.steps import EncoderDecoderSteps
+from transom.models.writing.stopping import Decodes
 
 
 class EncoderDecoder(Model):
@@ -30,6 +37,7 @@ class EncoderDecoder(Model):
         self.encoder = parts.stack(config, config.encoder_layers)
         self.decoder = parts.stack(config, config.decoder_layers, cross=True)
         self.output = unembedding(config.vocabulary, config.d_model) if config.tying == "none" else None
+        self.generation = GenerationConfig()
         self.start()
 
     @property
@@ -81,3 +89,34 @@ class EncoderDecoder(Model):
     def new_cache(self) -> StackCache:
         """An empty cache for writing."""
         return self.decoder.new_cache()
+
+    def generate(
+        self,
+        source: Int[Tensor, "batch source"],
+        real: Bool[Tensor, "batch source"] | None = None,
+        *,
+        seed: int | list[int] | None = None,
+        streamer: Streamer | None = None,
+        tokenizer: Decodes | None = None,
+        return_scores: bool = False,
+        **settings: Any,
+    ) -> Tensor | Written:
+        """Write what follows from each source: the start token and new ones, padded behind the end.
+
+        Names and meanings are Hugging Face's.
+
+        real            of the source; unless given, all but the padding token
+        seed            of sampling: row i is drawn from seed + i, or from the i-th of a list; random unless given
+        streamer        called with (row, token) as each token is chosen
+        tokenizer       for `stop_strings`
+        return_scores   give `Written`: the sequences, and the mean log-probability of each (see `length_penalty`)
+        settings        as in `GenerationConfig`, in place of those in `model.generation`
+        """
+        asked = Asked(seed, streamer, tokenizer, return_scores)
+        return generate(self, source, real, self.generation.changed(settings), asked)
+
+    def begin(self, tokens: Tensor, real: Tensor | None, settings: GenerationConfig) -> Begun:
+        """The start token for each source, and the steps after it."""
+        prompt = tokens.new_full((len(tokens), 1), settings.decoder_start_token_id)
+        real = real_tokens(tokens, real, settings)
+        return Begun(prompt, None, EncoderDecoderSteps(self, tokens, real, prompt))

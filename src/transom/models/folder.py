@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 import torch
@@ -23,6 +23,7 @@ SHARD_BYTES = 2**31
 OWN = {CONFIG, README, TOKENIZER, GENERATION, MANIFEST, tensors.WHOLE, tensors.INDEX}
 
 
+@runtime_checkable
 class Saved(Protocol):
     """Something that can write itself to a file."""
 

@@ -1,0 +1,59 @@
+"""Writing one token after another: the likeliest, or one drawn by its probability."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from transom.equations.sampling import drawn
+from transom.models.writing.chance import Chance
+from transom.models.writing.job import Job
+from transom.models.writing.largest import largest
+from transom.models.writing.page import Page
+from transom.models.writing.steps import Steps
+
+Streamer = Callable[[int, int], object]
+Result = tuple[Int[Tensor, "batch token"], Float[Tensor, " batch"]]
+
+
+def written(job: Job, steps: Steps, chance: Chance | None = None, streamer: Streamer | None = None) -> Result:
+    """Each row until it ends, and its score; what has ended leaves the batch."""
+    page, logits = opened(job, steps)
+    while True:
+        changed = job.rules.applied(logits, page.so_far, page.real_so_far) if job.rules.any else logits
+        tokens = largest(changed, 1)[1][:, 0] if chance is None else drawn(changed, chance.uniform().to(changed.device))
+        if job.scored:
+            page.scores += logits.log_softmax(dim=1).gather(1, tokens[:, None])[:, 0]
+        page.write(tokens)
+        if streamer is not None:
+            tell(streamer, page.rows, tokens)
+        finished = job.stopping.finished(tokens, page.so_far)
+        if page.length == job.longest:
+            finished = torch.ones_like(finished)
+        if finished.any():
+            left = page.lay_away(finished, job.settings.length_penalty)
+            if len(left) == 0:
+                return page.result()
+            steps.select(left, left)
+            tokens = tokens[left]
+            if chance is not None:
+                chance.select(left)
+        logits = steps.next(tokens)
+
+
+def opened(job: Job, steps: Steps) -> tuple[Page, Tensor]:
+    """The page and the first logits: a prompt is read once, however many sequences are to be drawn after it."""
+    logits, times, real = steps.first(), job.settings.num_return_sequences, job.real
+    prompt = job.prompt
+    if times > 1:
+        rows = torch.arange(len(prompt), device=prompt.device).repeat_interleave(times)
+        steps.select(rows, rows)
+        prompt, logits, real = prompt[rows], logits[rows], None if real is None else real[rows]
+    return Page(prompt, real, job.longest, job.settings.pad_token_id), logits
+
+
+def tell(streamer: Streamer, rows: Int[Tensor, " batch"], tokens: Int[Tensor, " batch"]) -> None:
+    """Hand each new token to the streamer, with the row it belongs to."""
+    for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
+        streamer(row, token)

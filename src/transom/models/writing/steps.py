@@ -1,0 +1,88 @@
+"""A model one step at a time: the logits after the prompt, then after each token."""
+
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from transom.models.decoder import Decoder
+    from transom.models.encoder_decoder import EncoderDecoder
+
+Logits = Float[Tensor, "batch vocabulary"]
+
+
+class Steps(Protocol):
+    """What greedy writing, sampling and beam search need of a model."""
+
+    def first(self) -> Logits:
+        """Logits of the token after the prompt."""
+        ...
+
+    def next(self, tokens: Int[Tensor, " batch"]) -> Logits:
+        """Logits of the token after these, one for each row."""
+        ...
+
+    def select(self, rows: Int[Tensor, " batch"], entries: Int[Tensor, " any"] | None = None) -> None:
+        """Go on with these rows, in this order; each entry's rows stay together.
+
+        `entries` says which of the prompts are still there, where some have left.
+        """
+        ...
+
+
+class DecoderSteps:
+    """A decoder, through its own forward pass: every hook on it is called."""
+
+    def __init__(
+        self, model: "Decoder", prompt: Int[Tensor, "batch token"], real: Bool[Tensor, "batch token"] | None
+    ) -> None:
+        self.model, self.prompt, self.real = model, prompt, real
+        self.cache = model.new_cache()
+
+    def first(self) -> Logits:
+        return self.logits(self.prompt)
+
+    def next(self, tokens: Int[Tensor, " batch"]) -> Logits:
+        if self.real is not None:
+            self.real = torch.cat([self.real, self.real.new_ones(len(self.real), 1)], dim=1)
+        return self.logits(tokens[:, None])
+
+    def logits(self, tokens: Int[Tensor, "batch token"]) -> Logits:
+        hidden = self.model.hidden(tokens, self.real, self.cache)
+        return hidden[:, -1] @ self.model.unembedding.mT
+
+    def select(self, rows: Int[Tensor, " batch"], entries: Int[Tensor, " any"] | None = None) -> None:
+        self.cache.select(rows)
+        self.real = None if self.real is None else self.real[rows]
+
+
+class EncoderDecoderSteps:
+    """An encoder–decoder, through its own forward pass: every hook on it is called."""
+
+    def __init__(
+        self,
+        model: "EncoderDecoder",
+        source: Int[Tensor, "batch source"],
+        real: Bool[Tensor, "batch source"] | None,
+        prompt: Int[Tensor, "batch token"],
+    ) -> None:
+        self.model, self.prompt, self.real = model, prompt, real
+        self.encoded: Tensor | None = model.encoded(source, real)
+        self.cache = model.new_cache()
+
+    def first(self) -> Logits:
+        return self.logits(self.prompt)
+
+    def next(self, tokens: Int[Tensor, " batch"]) -> Logits:
+        return self.logits(tokens[:, None])
+
+    def logits(self, tokens: Int[Tensor, "batch token"]) -> Logits:
+        hidden = self.model.decoded(tokens, self.encoded, self.real, cache=self.cache)
+        self.encoded = None  # the cache holds it now
+        return hidden[:, -1] @ self.model.unembedding.mT
+
+    def select(self, rows: Int[Tensor, " batch"], entries: Int[Tensor, " any"] | None = None) -> None:
+        self.cache.select(rows)
+        self.real = None if self.real is None else self.real[rows]
