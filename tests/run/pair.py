@@ -12,7 +12,7 @@ from toy import KEPT, batch, begun, take, trained, updated
 
 from transom.names import Misfit
 from transom.run.checkpoint import path_of, read
-from transom.run.parallel import World, joined
+from transom.run.parallel import WRAPPINGS, World, joined
 
 
 def judged(run, tokens: torch.Tensor) -> list[float]:
@@ -37,7 +37,7 @@ def shares(world: World, folder: Path) -> dict[str, object]:
     """Both engines: from the start, from a checkpoint of one process, and what a model says outside its engine."""
     found: dict[str, object] = {}
     tokens = batch(0, 0, slice(None))
-    for sharding in ("ddp", "fsdp"):
+    for sharding in WRAPPINGS:
         run = begun(world, sharding)
         first = judged(run, tokens)
         found[sharding] = trained(run, folder / sharding)
