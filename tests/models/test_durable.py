@@ -2,6 +2,7 @@
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ def full(monkeypatch):
     monkeypatch.setattr(os, "fsync", refused)
 
 
-def names(folder) -> list[str]:
+def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -65,14 +66,19 @@ def test_a_folder_takes_the_place_of_another(tmp_path):
     assert names(tmp_path) == ["model"]
 
 
+def write_and_fail(folder: Path, error: type[BaseException]) -> None:
+    with appearing(folder) as partial:
+        write_file(partial / "b.txt", b"half")
+        raise error
+
+
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
 def test_a_folder_that_fails_leaves_the_old_one_and_no_litter(tmp_path, error):
     folder = tmp_path / "model"
     with appearing(folder) as partial:
         write_file(partial / "a.txt", b"abc")
-    with pytest.raises(error), appearing(folder) as partial:
-        write_file(partial / "b.txt", b"half")
-        raise error
+    with pytest.raises(error):
+        write_and_fail(folder, error)
     assert names(tmp_path) == ["model"]
     assert [*checked(folder).files] == ["a.txt"]
 
