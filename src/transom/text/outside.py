@@ -1,0 +1,130 @@
+"""Files from outside, a piece at a time: unpacked under a limit, read strictly, and every complaint with its line."""
+
+import gzip
+import io
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from transom.names import Misfit
+
+GZIP = b"\x1f\x8b"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+CHUNK = 2**16
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much is believed of a file from outside, in bytes."""
+
+    line: int = 2**24
+    document: int = 2**30  # of a file that is read whole
+    ratio: int = 100  # how many times its packed size a .gz may unpack to …
+    unpacked: int = 2**24  # … once it has unpacked to more than this
+
+
+LIMITS = Limits()
+
+
+class Unpacked(io.RawIOBase):
+    """What a .gz holds, for as long as it stays within its limits."""
+
+    def __init__(self, path: Path, packed: BinaryIO, limits: Limits) -> None:
+        self.path, self.packed, self.limits = path, packed, limits
+        self.stream = gzip.GzipFile(fileobj=packed, mode="rb")
+        self.size = os.fstat(packed.fileno()).st_size
+        self.came = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        try:
+            piece = self.stream.read1(min(len(buffer), CHUNK))
+        except (OSError, EOFError, zlib.error) as error:
+            raise Misfit(
+                f"{self.path} starts like a .gz, but it cannot be unpacked ({error}); take another copy"
+            ) from error
+        self.came += len(piece)
+        if self.came > self.limits.unpacked and self.came > self.limits.ratio * self.size:
+            raise Misfit(
+                f"{self.path} may unpack to {self.limits.ratio} times its {self.size} bytes, but it goes on after"
+                f" {self.came}; if that is meant, unpack it first"
+            )
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def checked(path: Path | str) -> Path:
+    """A path that leads to a plain file."""
+    path = Path(path)
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
+        reason = getattr(error, "strerror", None) or error
+        raise Misfit(f"{path} should be a file, but it cannot be opened: {reason}; check the path") from error
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "something else"
+        raise Misfit(f"{path} should be a plain file, but it is {what}; name the file")
+    return path
+
+
+@contextmanager
+def opened(path: Path | str, limits: Limits = LIMITS) -> Iterator[io.BufferedReader]:
+    """The bytes of a file; what starts like a .gz is unpacked on the way, whatever its name."""
+    path = checked(path)
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise Misfit(f"{path} cannot be opened: {error.strerror}; let this user read it") from error
+    with file:
+        packed = file.peek(len(GZIP))[: len(GZIP)] == GZIP
+        yield io.BufferedReader(Unpacked(path, file, limits), CHUNK) if packed else file
+
+
+def raw_lines(path: Path | str, limits: Limits = LIMITS) -> Iterator[tuple[int, bytes]]:
+    """Each line as bytes with its number, from 1; a line ends at \\n or \\r\\n, and at nothing else."""
+    with opened(path, limits) as file:
+        number = 0
+        while line := file.readline(limits.line + 1):
+            number += 1
+            if len(line) > limits.line:
+                raise Misfit(
+                    f"{path}, line {number}: a line may have {limits.line} bytes, but this one goes on;"
+                    " break it up, or check that the file is text"
+                )
+            if number == 1:
+                line = line.removeprefix(BYTE_ORDER_MARK)
+            yield number, line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def decoded(path: Path | str, content: bytes, line: int = 1) -> str:
+    """Bytes as UTF-8; `line` is the number of their first line."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line += content.count(b"\n", 0, error.start)
+        raise Misfit(
+            f"{path}, line {line}: text must be UTF-8, but byte 0x{content[error.start]:02x} fits nowhere;"
+            " save the file as UTF-8"
+        ) from error
+
+
+def lines(path: Path | str, limits: Limits = LIMITS) -> Iterator[tuple[int, str]]:
+    """Each line of a text with its number, from 1; a byte-order mark at the start is left out."""
+    for number, line in raw_lines(path, limits):
+        yield number, decoded(path, line, number)
+
+
+def whole(path: Path | str, limits: Limits = LIMITS, way_out: str = "split it into parts") -> bytes:
+    """All of a file that may not be longer than `limits.document`."""
+    with opened(path, limits) as file:
+        content = file.read(limits.document + 1)
+    if len(content) > limits.document:
+        raise Misfit(f"{path} is read whole, so it may have {limits.document} bytes, but it has more; {way_out}")
+    return content
