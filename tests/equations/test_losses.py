@@ -54,9 +54,21 @@ def test_nothing_but_padding_costs_nothing_and_sends_nothing_back():
 
 
 def test_without_gradients_none_are_made():
-    with torch.no_grad():
-        loss, _ = linear_cross_entropy(HIDDEN, UNEMBEDDING, TARGETS, PADDING)
-    assert not loss.requires_grad
+    chunks = linear_loss.Chunks(HIDDEN, UNEMBEDDING, TARGETS, 0.1, torch.float64)
+    expected, _ = cross_entropy(HIDDEN @ UNEMBEDDING.mT, TARGETS, None, 0.1)
+    assert chunks.loss(gradients=False).item() == pytest.approx(expected.item())
+    assert chunks.of_hidden is None
+    assert chunks.of_unembedding is None
+
+
+def test_under_autocast_the_products_are_in_its_dtype_and_the_gradients_in_that_of_the_parameters():
+    hidden, unembedding = HIDDEN.bfloat16().requires_grad_(), UNEMBEDDING.float().requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss, count = linear_cross_entropy(hidden, unembedding, TARGETS, PADDING, 0.1)
+    expected, _ = cross_entropy(HIDDEN @ UNEMBEDDING.mT, TARGETS, PADDING, 0.1)
+    assert loss.item() == pytest.approx(expected.item(), rel=0.02)
+    gradients = torch.autograd.grad(loss / count, (hidden, unembedding))
+    assert [gradient.dtype for gradient in gradients] == [torch.bfloat16, torch.float32]
 
 
 def test_perplexity_of_a_fair_choice():

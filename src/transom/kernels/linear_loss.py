@@ -5,6 +5,7 @@ over: for the loss, its gradient, and the two products behind. Here each chunk o
 thrown away while it is still in the cache.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,46 +30,72 @@ def linear_cross_entropy(
 
 
 class LinearCrossEntropy(torch.autograd.Function):
-    """The gradients are taken in the forward pass, where the chunk's logits are at hand; backward only scales them."""
+    """The gradients are taken in the forward pass, where the chunk's logits are at hand; backward only scales them.
+
+    Under autocast the three matrix products are in its dtype, all else in float32.
+    """
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, unembedding: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-        wanted = any(ctx.needs_input_grad[:2])
-        of_hidden = torch.empty_like(hidden) if wanted else None
-        of_unembedding = torch.zeros_like(unembedding) if wanted else None
-        # Σ over the vocabulary of the logits is hidden · Σ of the unembedding: no pass over the logits for it.
-        centre = unembedding.mean(dim=0)
-        total = hidden.new_zeros((), dtype=torch.float64)
-        rows = max(1, CHUNK_NUMBERS // len(unembedding))
-        for first in range(0, len(hidden), rows):
-            chunk, told = hidden[first : first + rows], targets[first : first + rows]
-            logs = torch.log_softmax(chunk @ unembedding.mT, dim=-1)
-            named = (chunk * unembedding[told]).sum(dim=-1)
-            at_target = logs.gather(1, told[:, None])[:, 0]
-            spread = chunk @ centre - (named - at_target)
-            total -= ((1.0 - smoothing) * at_target + smoothing * spread).sum()
-            if of_hidden is not None and of_unembedding is not None:
-                of_hidden[first : first + rows] = to_hidden(logs.exp_(), unembedding, told, centre, smoothing)
-                of_unembedding.addmm_(logs.mT, chunk)
-        if of_unembedding is not None:
-            of_unembedding.index_add_(0, targets, hidden, alpha=-(1.0 - smoothing))
-            of_unembedding -= hidden.sum(dim=0) * (smoothing / len(unembedding))
-        ctx.save_for_backward(of_hidden, of_unembedding)
-        return total.to(hidden.dtype)
+        device, ctx.dtype = hidden.device.type, hidden.dtype
+        low = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else unembedding.dtype
+        with torch.autocast(device, enabled=False):
+            chunks = Chunks(hidden.to(unembedding.dtype), unembedding, targets, smoothing, low)
+            loss = chunks.loss(gradients=any(ctx.needs_input_grad[:2]))
+        ctx.save_for_backward(chunks.of_hidden, chunks.of_unembedding)
+        return loss
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *of: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         of_hidden, of_unembedding = ctx.saved_tensors
-        return of_hidden * of[0], of_unembedding * of[0], None, None
+        return (of_hidden * of[0]).to(ctx.dtype), of_unembedding * of[0], None, None
 
 
-def to_hidden(
-    chances: Float[Tensor, "rows vocabulary"],
-    unembedding: Float[Tensor, "vocabulary d_model"],
-    told: Int[Tensor, " rows"],
-    centre: Float[Tensor, " d_model"],
-    smoothing: float,
-) -> Float[Tensor, "rows d_model"]:
-    """(p − target) @ unembedding, where the smoothed target is (1 − s) at its token and s / vocabulary everywhere."""
-    return chances @ unembedding - (1.0 - smoothing) * unembedding[told] - smoothing * centre
+@dataclass
+class Chunks:
+    """The loss a few rows at a time, and the gradients on the way; `low` is the dtype of the matrix products."""
+
+    hidden: Float[Tensor, "any d_model"]
+    unembedding: Float[Tensor, "vocabulary d_model"]
+    targets: Int[Tensor, " any"]
+    smoothing: float
+    low: torch.dtype
+    of_hidden: Tensor | None = None
+    of_unembedding: Tensor | None = None
+
+    def loss(self, gradients: bool) -> Float[Tensor, ""]:
+        """The sum over all targets; with `gradients`, `of_hidden` and `of_unembedding` are filled in."""
+        total = self.hidden.new_zeros((), dtype=torch.float64)
+        if gradients:
+            self.of_hidden, self.of_unembedding = torch.empty_like(self.hidden), torch.zeros_like(self.unembedding)
+        # Σ over the vocabulary of the logits is hidden · Σ of the unembedding: no pass over the logits for it.
+        centre, narrow = self.unembedding.mean(dim=0), self.unembedding.to(self.low)
+        rows = max(1, CHUNK_NUMBERS // len(self.unembedding))
+        for first in range(0, len(self.hidden), rows):
+            here = slice(first, first + rows)
+            chunk, told = self.hidden[here], self.targets[here, None]
+            logits = (chunk.to(self.low) @ narrow.mT).to(chunk.dtype)
+            named = logits.gather(1, told)[:, 0]
+            logs = torch.log_softmax(logits, dim=-1)
+            at_target = logs.gather(1, told)[:, 0]
+            spread = chunk @ centre - (named - at_target)
+            total -= ((1.0 - self.smoothing) * at_target + self.smoothing * spread).sum()
+            if gradients:
+                self.send_back(here, logs.exp_().to(self.low), narrow)
+        if gradients:
+            self.take_off_targets(centre)
+        return total.to(self.hidden.dtype)
+
+    def send_back(self, here: slice, chances: Tensor, narrow: Tensor) -> None:
+        assert self.of_hidden is not None and self.of_unembedding is not None
+        self.of_hidden[here] = chances @ narrow
+        self.of_unembedding += chances.mT @ self.hidden[here].to(self.low)
+
+    def take_off_targets(self, centre: Tensor) -> None:
+        """Take the targets off the chances, in both gradients: 1 − s at each token told, s / vocabulary everywhere."""
+        assert self.of_hidden is not None and self.of_unembedding is not None
+        named = self.unembedding[self.targets] * (1.0 - self.smoothing)
+        self.of_hidden -= named + centre * self.smoothing
+        self.of_unembedding.index_add_(0, self.targets, self.hidden, alpha=self.smoothing - 1.0)
+        self.of_unembedding -= self.hidden.sum(dim=0) * (self.smoothing / len(self.unembedding))
