@@ -28,7 +28,7 @@ def read_out(found) -> None:
         list(found)
 
 
-def complains(words: str, act, *given, **settings) -> None:
+def complains(words: str, act, /, *given, **settings) -> None:
     """The whole message; `act` may be a reader, which complains when it is read."""
     with pytest.raises(Misfit, match=f"^{re.escape(words)}$"):
         read_out(act(*given, **settings))

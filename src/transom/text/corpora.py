@@ -10,23 +10,7 @@ import msgspec
 from transom.models.strict import nearest
 from transom.names import Misfit
 from transom.text.examples import Example, Labelled, Line, Pair, Some
-from transom.text.held_out import split
 from transom.text.outside import BYTE_ORDER_MARK, LIMITS, Limits, checked, decoded, lines, whole
-
-__all__ = [
-    "FORMATS",
-    "Example",
-    "Labelled",
-    "Line",
-    "Pair",
-    "read_document",
-    "read_jsonl",
-    "read_labelled",
-    "read_lines",
-    "read_parallel",
-    "read_tsv",
-    "split",
-]
 
 Numbered = Iterator[tuple[int, Sequence[str]]]  # line number and the strings of one example
 

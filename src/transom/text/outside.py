@@ -88,7 +88,7 @@ def opened(path: Path | str, limits: Limits = LIMITS) -> Iterator[io.BufferedRea
 
 
 def raw_lines(path: Path | str, limits: Limits = LIMITS) -> Iterator[tuple[int, bytes]]:
-    """Each line as bytes with its number, from 1; a line ends at \\n or \\r\\n, and at nothing else."""
+    """Each line as bytes with its number, from 1, and with its end: a line ends at \\n, and at nothing else."""
     with opened(path, limits) as file:
         number = 0
         while line := file.readline(limits.line + 1):
@@ -100,7 +100,7 @@ def raw_lines(path: Path | str, limits: Limits = LIMITS) -> Iterator[tuple[int, 
                 )
             if number == 1:
                 line = line.removeprefix(BYTE_ORDER_MARK)
-            yield number, line.removesuffix(b"\n").removesuffix(b"\r")
+            yield number, line
 
 
 def decoded(path: Path | str, content: bytes, line: int = 1) -> str:
@@ -116,9 +116,9 @@ def decoded(path: Path | str, content: bytes, line: int = 1) -> str:
 
 
 def lines(path: Path | str, limits: Limits = LIMITS) -> Iterator[tuple[int, str]]:
-    """Each line of a text with its number, from 1; a byte-order mark at the start is left out."""
+    """Each line of a text with its number, from 1, without its end; a byte-order mark at the start is left out."""
     for number, line in raw_lines(path, limits):
-        yield number, decoded(path, line, number)
+        yield number, decoded(path, line.removesuffix(b"\n").removesuffix(b"\r"), number)
 
 
 def whole(path: Path | str, limits: Limits = LIMITS, way_out: str = "split it into parts") -> bytes:

@@ -61,12 +61,12 @@ def text_rows(path: Path, wanted: Set[str], broken: Broken) -> Rows:
         if number == 1 and (header := header_of(line)):
             check_header(path, header, per_row=1, per_number=2)
             continue
-        line = line.rstrip(b" ")
+        cut_off, line = not line.endswith(b"\n"), line.rstrip(b" \r\n")
         if not width:
             width = checked_width(path, number, line, header)
         word = word_of(f"{path}, line {number}", line, width, broken)
         if word is not None and word in wanted:
-            numbers = numbers_of(f"{path}, line {number}", line, broken)
+            numbers = numbers_of(f"{path}, line {number}", line, broken, cut_off)
             if numbers is not None:
                 yield word, numbers
     rows = number - (header is not None)
@@ -110,8 +110,10 @@ def decoded_word(where: str, word: bytes, broken: Broken) -> str | None:
         return broken.found(f"{where}: a word must be UTF-8, but byte 0x{word[error.start]:02x} fits nowhere")
 
 
-def numbers_of(where: str, line: bytes, broken: Broken) -> Float[np.ndarray, " d_model"] | None:
+def numbers_of(where: str, line: bytes, broken: Broken, cut_off: bool = False) -> Float[np.ndarray, " d_model"] | None:
     """The numbers of a row in text."""
+    if cut_off:
+        return broken.found(f"{where}: expected a line end after the numbers, but the file ends (is it cut off?)")
     parts = line.split(b" ")[1:]
     try:
         if b"_" in line.partition(b" ")[2]:  # Python would read 1_0 as 10
@@ -193,8 +195,15 @@ def detected(path: Path) -> str:
     if header is None:
         return "text"
     row = rest.partition(b"\n")[0].rstrip(b" \r")
-    if row.count(b" ") == header.width and numbers_of("", row, Broken(skip=True)) is not None:
-        return "text"
+    return "text" if not rest or like_text(row, header.width) else "binary"
+
+
+def like_text(row: bytes, width: int) -> bool:
+    """Whether what follows a header is a row of text, be it a broken one.
+
+    Four bytes of a number may be any, a line end too; so one sign of text is not enough.
+    """
     numbers = row.partition(b" ")[2]
-    # A text row that is broken is still made of the signs of numbers; bytes of floats are not, for long.
-    return "text" if not rest or (len(numbers) >= 8 and set(numbers) <= SIGNS_OF_NUMBERS) else "binary"
+    if row.count(b" ") >= min(width, 2) and numbers_of("", row, Broken(skip=True)) is not None:
+        return True
+    return len(numbers) >= 8 and set(numbers) <= SIGNS_OF_NUMBERS
