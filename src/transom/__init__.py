@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from transom import equations, kernels, layers, lens, models
+    from transom import equations, kernels, layers, lens, models, text
     from transom.equations.masks import causal, padding, same_document, sliding_window
     from transom.kernels import attend
     from transom.lens import Sight, sight
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 
-ROOMS = ("equations", "kernels", "layers", "models", "lens")
+ROOMS = ("equations", "kernels", "layers", "models", "text", "lens")
 HOMES = {
     "attend": "transom.kernels",
     "causal": "transom.equations.masks",
@@ -41,6 +41,7 @@ __all__ = [
     "same_document",
     "sight",
     "sliding_window",
+    "text",
 ]
 
 
