@@ -24,7 +24,7 @@ def test_four_bytes_a_token_and_no_copy():
     packed = Ragged.from_lists([[3, 1, 4], [], [1, 5]])
     assert packed.flat.dtype == np.int32
     assert packed.flat.tolist() == [3, 1, 4, 1, 5]
-    assert np.shares_memory(packed[2], packed.flat)
+    assert np.shares_memory(packed[np.int32(2)], packed.flat)
     assert repr(packed) == "Ragged(3 rows, 5 tokens)"
 
 

@@ -2,6 +2,8 @@
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from operator import index
+from typing import SupportsIndex
 
 import numpy as np
 from jaxtyping import Int
@@ -47,12 +49,13 @@ class Ragged:
 
     def chosen(self, places: Sequence[int] | Int[np.ndarray, " batch"]) -> "Ragged":
         """These rows alone, in this order."""
-        return Ragged.from_lists(self[int(place)] for place in places)
+        return Ragged.from_lists(self[place] for place in places)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, place: int) -> Int[np.ndarray, " token"]:
+    def __getitem__(self, place: SupportsIndex) -> Int[np.ndarray, " token"]:
+        place = index(place)
         if not -len(self) <= place < len(self):
             raise IndexError(f"there are {len(self)} rows, so {place} is none of them")
         place %= len(self)
