@@ -27,6 +27,11 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "tour": Command("transom.cli.tour", "“The cat sat” through self-attention, with every number."),
+    "train": Command("transom.cli.train", "A model from a recipe; goes on where it was stopped."),
+    "evaluate": Command("transom.cli.evaluate", "A trained model on what its recipe kept for the end."),
+    "translate": Command("transom.cli.translate", "Text to text, by an encoder–decoder."),
+    "generate": Command("transom.cli.generate", "Writing on after a prompt, by a decoder."),
+    "classify": Command("transom.cli.classify", "The label of a text, by an encoder."),
     "doctor": Command("transom.cli.doctor", "What Transom runs on here: versions, engine, threads, devices."),
 }
 

@@ -88,13 +88,15 @@ class Chunks:
         return total.to(self.hidden.dtype)
 
     def send_back(self, here: slice, chances: Tensor, narrow: Tensor) -> None:
-        assert self.of_hidden is not None and self.of_unembedding is not None
+        assert self.of_hidden is not None
+        assert self.of_unembedding is not None
         self.of_hidden[here] = chances @ narrow
         self.of_unembedding += chances.mT @ self.hidden[here].to(self.low)
 
     def take_off_targets(self, centre: Tensor) -> None:
         """Take the targets off the chances, in both gradients: 1 − s at each token told, s / vocabulary everywhere."""
-        assert self.of_hidden is not None and self.of_unembedding is not None
+        assert self.of_hidden is not None
+        assert self.of_unembedding is not None
         named = self.unembedding[self.targets] * (1.0 - self.smoothing)
         self.of_hidden -= named + centre * self.smoothing
         self.of_unembedding.index_add_(0, self.targets, self.hidden, alpha=self.smoothing - 1.0)

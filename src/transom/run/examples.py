@@ -45,13 +45,20 @@ def fitting(examples: Iterable[object], kind: type[Some], data: Data) -> Iterato
         yield example
 
 
-def learned_and_held_out(recipe: Recipe, kind: type[Some]) -> tuple[list[Some], list[Some]]:
-    """What to learn from, and what to be judged on: files of their own, or whole sentences held out."""
+def learned_and_held_out(recipe: Recipe, kind: type[Some], tested: bool) -> tuple[list[Some], list[Some]]:
+    """What to learn from, and what to be judged on: files of their own, or sentences held out.
+
+    tested   judged on the sentences that `data.test` keeps even from judging while learning, if there are any
+    """
     data = recipe.data
-    every = list(read(data, data.train, kind))
+    learned = list(read(data, data.train, kind))
+    if data.test:
+        learned, test = split(learned, data.test, recipe.seed)
+        if tested:
+            return learned, test
     if data.valid is not None:
-        return every, list(read(data, data.valid, kind))
-    return split(every, data.held_out, recipe.seed)
+        return learned, list(read(data, data.valid, kind))
+    return split(learned, data.held_out, recipe.seed + 1)
 
 
 def tokenizer(recipe: Recipe, texts: Iterable[str], folder: Path) -> Tokenizer:

@@ -20,7 +20,10 @@ class Journal:
         self.file.write(json.dumps({"update": update, **what}) + "\n")
         self.file.flush()
 
-    def close(self) -> None:
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
         self.file.close()
 
 

@@ -3,13 +3,18 @@
 from typing import Any
 
 import msgspec
-import torch
 from torch import Tensor
 
 from transom.names import Misfit
 from transom.run.checkpoint import Checkpoint
-from transom.run.parallel import shared_like
 from transom.run.recipe import Recipe
+from transom.run.states import (
+    model_tensors,
+    optimizer_settings,
+    optimizer_tensors,
+    restore_model,
+    restore_optimizer,
+)
 from transom.run.task import Place, Standing
 from transom.run.training import Training
 
@@ -24,16 +29,9 @@ FREE = {
 def tensors(training: Training) -> dict[str, dict[str, Tensor]]:
     """Parameters and optimizer, whole, on the process that leads; every process must ask."""
     gathered = training.world.gathered
-    return {"model": gathered(dict(training.model.named_parameters())), "optimizer": gathered(moments(training))}
-
-
-def moments(training: Training) -> dict[str, Tensor]:
-    """What the optimizer remembers of each parameter, by the parameter's name."""
-    state = training.optimizer.state
     return {
-        f"{name}/{what}": value
-        for name, parameter in training.model.named_parameters()
-        for what, value in state.get(parameter, {}).items()
+        "model": gathered(model_tensors(training.model)),
+        "optimizer": gathered(optimizer_tensors(training.model, training.optimizer)),
     }
 
 
@@ -41,6 +39,7 @@ def state(training: Training) -> dict[str, Any]:
     """Where the run stands, and by which recipe."""
     return {
         "standing": msgspec.to_builtins(training.standing),
+        "optimizer": optimizer_settings(training.optimizer),
         "recipe": fixed(training.recipe),
     }
 
@@ -56,16 +55,9 @@ def fixed(recipe: Recipe) -> dict[str, Any]:
 def put_back(training: Training, checkpoint: Checkpoint) -> None:
     """Make a new training stand where a checkpoint stood."""
     check_recipe(training.recipe, checkpoint)
-    named = dict(training.model.named_parameters())
-    check_names(set(named), set(checkpoint.tensors["model"]), checkpoint)
-    with torch.no_grad():
-        for name, parameter in named.items():
-            parameter.copy_(shared_like(checkpoint.tensors["model"][name], parameter))
-    for key, value in checkpoint.tensors.get("optimizer", {}).items():
-        name, _, what = key.rpartition("/")
-        parameter = named[name]
-        held = shared_like(value, parameter) if value.shape == parameter.shape else value
-        training.optimizer.state[parameter][what] = held
+    restore_model(training.model, checkpoint.tensors["model"])
+    moments, groups = checkpoint.tensors["optimizer"], checkpoint.state["optimizer"]
+    restore_optimizer(training.model, training.optimizer, moments, groups)
     standing = checkpoint.state["standing"]
     training.standing = Standing(**{**standing, "place": Place(**standing["place"])})
 
@@ -79,12 +71,3 @@ def check_recipe(recipe: Recipe, checkpoint: Checkpoint) -> None:
                 f"{checkpoint.path.parent} holds a run by another recipe: {name} was {then.get(name)!r} and is"
                 f" {now[name]!r} now; put it back, or choose another folder"
             )
-
-
-def check_names(ours: set[str], theirs: set[str], checkpoint: Checkpoint) -> None:
-    if ours != theirs:
-        odd = sorted(ours ^ theirs)[0]
-        raise Misfit(
-            f"{checkpoint.path} must hold the parameters of this model, but {odd!r} is in only one of them;"
-            " choose another folder"
-        )

@@ -63,4 +63,4 @@ def bleu_of(said: Sequence[str], targets: Sequence[Sequence[str]], lowercase: bo
     most = max(map(len, targets), default=1)
     # sacreBLEU takes references in columns; where a sentence has fewer, None fills the gap.
     columns = [[one[place] if place < len(one) else None for one in targets] for place in range(most)]
-    return BLEU(lowercase=lowercase).corpus_score(list(said), columns)
+    return BLEU(lowercase=lowercase).corpus_score(list(said), columns)  # pyright: ignore[reportArgumentType]

@@ -1,19 +1,17 @@
 """What a person sees of a run: a bar on a terminal, plain lines elsewhere, all on stderr."""
 
-import sys
 from collections import deque
 from typing import TextIO
 
-from transom.run.callbacks import Callback, Step
 from transom.run.task import Measures
-from transom.run.training import Training
+from transom.run.training import Callback, Step, Training
 
 
 class Lines(Callback):
     """A line every so many updates: loss, targets a second, time left."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self.stream = sys.stderr if stream is None else stream
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
         self.recent: deque[Step] = deque(maxlen=50)
 
     def say(self, text: str) -> None:
@@ -91,9 +89,8 @@ class Bar(Lines):
             self.bar.stop()
 
 
-def shown(stream: TextIO | None = None) -> Callback:
+def shown(stream: TextIO) -> Callback:
     """What suits the stream."""
-    stream = sys.stderr if stream is None else stream
     return Bar(stream) if stream.isatty() else Lines(stream)
 
 

@@ -30,6 +30,7 @@ class Data(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     format: str
     valid: Files | None = None
     held_out: Count = 0
+    test: Count = 0
     columns: list[Count | str] | None = None
     skip_blank: bool = False
     longest: Some = 128

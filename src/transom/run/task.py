@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -31,6 +31,7 @@ class Measures:
         return than is None or (value > than if self.higher_is_better else value < than)
 
 
+@runtime_checkable
 class Task(Protocol):
     """Every task of the table TASKS has these."""
 

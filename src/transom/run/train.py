@@ -1,19 +1,19 @@
 """A whole training run: from a recipe to a model in a folder, going on where an earlier start was stopped."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
 
 from transom.run import checkpoint, kept
-from transom.run.callbacks import Callback
 from transom.run.checkpoint import Checkpoints, averaged
 from transom.run.journal import Journal
 from transom.run.parallel import World, shared_like
 from transom.run.recipe import Recipe
 from transom.run.task import Measures, Task
 from transom.run.tasks import TASKS
-from transom.run.training import Training
+from transom.run.training import Callback, Training
 
 MODEL, LOG, STEPS = "model", "log.jsonl", "checkpoints"
 
@@ -23,17 +23,15 @@ def train(recipe: Recipe, world: World | None = None, callbacks: Sequence[Callba
     world = World() if world is None else world
     if recipe.train.threads:
         torch.set_num_threads(recipe.train.threads)
-    folder = Path(recipe.folder)
-    steps = Checkpoints(folder / STEPS, recipe.train.keep + recipe.train.average - 1) if world.leads else None
-    try:
-        task = built(recipe, folder, world, callbacks)
-        training = Training(recipe, task, world, callbacks)
+    folder, kept_steps = Path(recipe.folder), max(recipe.train.keep, recipe.train.average)
+    with ExitStack() as opened:
+        # Only the process that leads writes; the others have neither checkpoints nor a log.
+        steps = opened.enter_context(Checkpoints(folder / STEPS, kept_steps)) if world.leads else None
+        training = Training(recipe, built(recipe, folder, world, callbacks), world, callbacks)
         resume(training, steps)
-        run(training, steps, Journal(folder / LOG, training.standing.place.updates) if world.leads else None)
+        done = training.standing.place.updates
+        run(training, steps, opened.enter_context(Journal(folder / LOG, done)) if world.leads else None)
         return finish(training, steps, folder / MODEL)
-    finally:
-        if steps is not None:
-            steps.close()
 
 
 def built(recipe: Recipe, folder: Path, world: World, callbacks: Sequence[Callback]) -> Task:
@@ -84,8 +82,6 @@ def run(training: Training, steps: Checkpoints | None, journal: Journal | None) 
             best = judge(training, step.update, journal)
         if last or best or training.finished or step.update % asked.checkpoint_every == 0:
             keep(training, steps, best)
-    if journal is not None:
-        journal.close()
     for callback in training.callbacks:
         callback.ended(training)
 

@@ -4,19 +4,47 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from transom.models import Model
 from transom.names import Misfit
-from transom.run.callbacks import Callback, Step
 from transom.run.optimizers import optimizer, set_rate
 from transom.run.parallel import World
 from transom.run.recipe import Recipe
 from transom.run.schedules import SCHEDULES
 from transom.run.seeds import seed_of
 from transom.run.task import Batch, Measures, Standing, Task
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one update came to."""
+
+    update: int
+    updates: int
+    epoch: int
+    loss: float  # mean over the targets of the update, in nats
+    rate: float
+    norm: float  # of the gradient, before clipping
+    targets: int
+    seconds: float
+
+
+class Callback:
+    """Listens to a run; each method does nothing unless it is overridden."""
+
+    def started(self, training: "Training") -> None: ...
+
+    def updated(self, training: "Training", step: Step) -> None: ...
+
+    def judged(self, training: "Training", update: int, measures: Measures) -> None: ...
+
+    def noted(self, text: str) -> None: ...
+
+    def ended(self, training: "Training") -> None: ...
 
 
 class Training:
@@ -100,9 +128,9 @@ class Training:
             if isinstance(parameter.grad, Tensor) and not bool(self.world.full(parameter.grad.isfinite().all()))
         ]
         raise Misfit(
-            f"update {place.updates + 1} (epoch {place.epoch}, batch {place.position - 1}) has loss {loss} and a gradient"
-            f" of norm {norm}, first bad in {worst[0] if worst else 'none'}; nothing was updated and the last checkpoint"
-            " is good: lower optimizer.rate or train.clip, or look at that batch"
+            f"update {place.updates + 1} (epoch {place.epoch}, batch {place.position - 1}) has loss {loss} and a"
+            f" gradient of norm {norm}, first bad in {worst[0] if worst else 'none'}; nothing was updated and the last"
+            " checkpoint is good: lower optimizer.rate or train.clip, or look at that batch"
         )
 
     def rate(self, update: int) -> float:

@@ -25,9 +25,9 @@ from transom.text.ragged import Ragged
 class Classify:
     """A text in, one of the labels out that the training examples have."""
 
-    def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None]) -> None:
+    def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None], tested: bool = False) -> None:
         self.recipe, self.note = recipe, note
-        learned, held_out = examples.learned_and_held_out(recipe, Labelled)
+        learned, held_out = examples.learned_and_held_out(recipe, Labelled, tested)
         self.labels = sorted({example.label for example in learned})
         unknown = {example.label for example in held_out} - set(self.labels)
         if unknown:

@@ -23,9 +23,9 @@ from transom.text.ragged import Ragged
 class Translate:
     """Source in, target out. The decoder is fed the whole target, shifted right, and learns each next token."""
 
-    def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None]) -> None:
+    def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None], tested: bool = False) -> None:
         self.recipe = recipe
-        learned, held_out = examples.learned_and_held_out(recipe, Pair)
+        learned, held_out = examples.learned_and_held_out(recipe, Pair, tested)
         texts = (text for pair in learned for text in (pair.source, pair.target))
         self.tokenizer = examples.tokenizer(recipe, texts, folder)
         self.learned = Sides(self, learned, recipe.data.longest, note)

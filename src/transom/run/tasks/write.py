@@ -23,7 +23,7 @@ from transom.text.examples import Line
 class Write:
     """A stream of tokens, learned in blocks of equal length; `data.held_out` is the number of tokens at its end."""
 
-    def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None]) -> None:
+    def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None], tested: bool = False) -> None:
         self.recipe = recipe
         data = recipe.data
         texts = [line.text for line in examples.read(data, data.train, Line)]

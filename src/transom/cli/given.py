@@ -1,0 +1,49 @@
+"""What the running commands share: texts in, results out, a model by its folder."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Texts = Annotated[list[str] | None, typer.Argument(help="One or more texts; without any, lines of standard input.")]
+File = Annotated[Path | None, typer.Option("--file", help="Take the lines of this file (or .gz) as texts.")]
+Folder = Annotated[Path, typer.Option("--model", metavar="FOLDER", help="The folder of a model.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of plain lines.")]
+
+
+def texts(given: list[str] | None, file: Path | None) -> list[str]:
+    """The texts a command is asked about: at least one."""
+    from transom.names import Misfit
+    from transom.run.texts import texts_from
+
+    found = texts_from(given or [], file, iter(sys.stdin))
+    if not found:
+        raise Misfit("there should be a text to work on, but none came; give one, or --file, or lines on stdin")
+    return found
+
+
+def printed(rows: list[dict[str, Any]], as_json: bool, line: Callable[[dict[str, Any]], str]) -> None:
+    """Results on standard output: one JSON document, or a line each."""
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for row in rows:
+        typer.echo(line(row))
+
+
+@contextmanager
+def counting(total: int, what: str) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr for long work on a terminal; nothing for a single text, or elsewhere."""
+    if total < 2 or not sys.stderr.isatty():
+        yield lambda more: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        row = bar.add_task(what, total=total)
+        yield lambda more: bar.advance(row, more)

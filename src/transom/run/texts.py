@@ -1,0 +1,151 @@
+"""A model in a folder, used on plain text: translate, write on, classify."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transom.models import MODELS, Decoder, Encoder, EncoderDecoder, Model
+from transom.models.folder import TOKENIZER, header_of
+from transom.models.strict import chosen
+from transom.names import Misfit
+from transom.text.batches import batches, padded
+from transom.text.tokenizer import Tokenizer
+
+BATCH_TOKENS = 2048  # of one step; texts of like length go together
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A model with its tokenizer."""
+
+    model: Model
+    tokenizer: Tokenizer
+    folder: Path
+
+
+def ready(folder: Path, wanted: str) -> Ready:
+    """The model in a folder, if it is of the wanted kind and has its tokenizer."""
+    kind = str(header_of(folder)["model"])
+    chosen(f"{folder}: the model", kind, MODELS)
+    if kind != wanted:
+        purpose = {"encoder": "classify", "decoder": "generate", "encoder_decoder": "translate"}
+        raise Misfit(
+            f"{folder} should hold a model to {purpose[wanted]} with, but it holds one to {purpose[kind]} with;"
+            f" use transom {purpose[kind]}, or name another folder"
+        )
+    file = folder / TOKENIZER
+    if not file.exists():
+        raise Misfit(f"{folder} should hold a {TOKENIZER}, but there is none; save the model with its tokenizer")
+    return Ready(MODELS[kind].from_pretrained(folder), Tokenizer.load(file), folder)
+
+
+def encoded(model: Model, tokenizer: Tokenizer, texts: Sequence[str], room: int = 0) -> list[list[int]]:
+    """Texts as tokens, each with something in it and no longer than the model takes; `room` tokens are kept free."""
+    rows = tokenizer.encode_batch(list(texts))
+    for number, (text, row) in enumerate(zip(texts, rows, strict=True), 1):
+        if not text.strip():
+            raise Misfit(f"text {number} of {len(texts)} is empty, but there must be something to read; leave it out")
+        if len(row) + room > model.config.longest:
+            raise Misfit(
+                f"text {number} of {len(texts)} has {len(row)} tokens, but the model takes"
+                f" {model.config.longest - room} at most; split it into shorter ones"
+            )
+    return rows
+
+
+def by_length(rows: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """Which rows go together in one step."""
+    return batches(np.array([len(row) for row in rows], dtype=np.int64), BATCH_TOKENS, 0, 0)
+
+
+def translated(
+    model: EncoderDecoder,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    beams: int = 1,
+    done: Callable[[int], None] | None = None,
+    **settings: Any,
+) -> list[str]:
+    """Each text translated; `done` is told how many more are."""
+    rows = [[*row, tokenizer.end] for row in encoded(model, tokenizer, texts, room=1)]
+    found = [""] * len(rows)
+    for places in by_length(rows):
+        source = padded([rows[place] for place in places], tokenizer.padding)
+        longest = min(model.config.longest, 2 * source.shape[1] + 10)
+        asked = {"num_beams": beams, "max_length": longest, **settings}
+        written = model.generate(source, source != tokenizer.padding, **asked)
+        assert isinstance(written, Tensor)
+        for place, row in zip(places, written.tolist(), strict=True):
+            found[place] = tokenizer.decode(row)
+        if done is not None:
+            done(len(places))
+    return found
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a text was found to be, and how sure the model is of each label."""
+
+    label: str
+    chances: dict[str, float]
+
+
+def classified(model: Encoder, tokenizer: Tokenizer, texts: Sequence[str]) -> list[Label]:
+    """The label of each text."""
+    rows = encoded(model, tokenizer, texts)
+    found: list[Label | None] = [None] * len(rows)
+    labels = model.config.labels
+    for places in by_length(rows):
+        tokens = padded([rows[place] for place in places], tokenizer.padding)
+        with torch.no_grad():
+            chances = torch.softmax(model(tokens, tokens != tokenizer.padding), dim=-1).tolist()
+        for place, row in zip(places, chances, strict=True):
+            told = dict(zip(labels, row, strict=True))
+            found[place] = Label(max(told, key=lambda label: told[label]), told)
+    return [label for label in found if label is not None]
+
+
+def written_on(
+    model: Decoder, tokenizer: Tokenizer, text: str, stream: Callable[[str], None] | None = None, **settings: Any
+) -> str:
+    """What the model writes after a text; `stream` is told each new piece as soon as it is whole letters."""
+    row = encoded(model, tokenizer, [text], room=1)[0] if text else [tokenizer.start]
+    told = Pieces(tokenizer, stream)
+    streamer = None if stream is None else told.token
+    tokens = model.generate(torch.tensor([row]), streamer=streamer, tokenizer=tokenizer, **settings)
+    assert isinstance(tokens, Tensor)
+    return tokenizer.decode(tokens[0].tolist()[len(row) :])
+
+
+class Pieces:
+    """New text as tokens come: a letter of several bytes is held back until all of them are there."""
+
+    def __init__(self, tokenizer: Tokenizer, stream: Callable[[str], None] | None) -> None:
+        self.tokenizer, self.stream = tokenizer, stream
+        self.tokens: list[int] = []
+        self.shown = ""
+
+    def token(self, row: int, token: int) -> None:
+        self.tokens.append(token)
+        text = self.tokenizer.decode(self.tokens)
+        if self.stream is not None and not text.endswith("�") and text.startswith(self.shown):
+            self.stream(text[len(self.shown) :])
+            self.shown = text
+
+
+def texts_from(given: Sequence[str], file: Path | None, stdin: Iterator[str]) -> list[str]:
+    """Texts from arguments, from the lines of a file, or from standard input."""
+    if given and file is not None:
+        raise Misfit("texts come as arguments or from --file, but both came; leave one out")
+    if given:
+        return list(given)
+    if file is not None:
+        from transom.text.corpora import read_lines
+
+        return [line.text for line in read_lines(file)]
+    return [line.rstrip("\n") for line in stdin if line.strip()]

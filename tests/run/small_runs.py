@@ -1,0 +1,59 @@
+"""Recipes small enough for a test, and what a run leaves behind."""
+
+import hashlib
+import json
+import random
+from pathlib import Path
+
+import msgspec
+
+from transom.run.recipe import Recipe, checked
+from transom.run.train import LOG, MODEL
+
+
+def pairs_file(folder: Path, how: str = "reverse", count: int = 300, longest: int = 5) -> Path:
+    """Pairs to learn: a few letters, and the same copied, reversed or sorted."""
+    letters = random.Random(f"{how} {count}")
+    change = {"copy": lambda x: x, "reverse": lambda x: x[::-1], "sort": lambda x: sorted(x)}[how]
+    lines = []
+    while len(lines) < count:
+        source = [letters.choice("abcdefgh") for _ in range(letters.randint(1, longest))]
+        lines.append(f"{' '.join(source)}\t{' '.join(change(source))}\n")
+    path = folder / f"{how}.tsv"
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def recipe(folder: Path, data: Path, **sections: dict) -> Recipe:
+    """A translator of a few thousand parameters; `sections` are changed on top."""
+    table = {
+        "task": "translate",
+        "folder": str(folder),
+        "data": {"train": str(data), "format": "tsv", "held_out": 20, "longest": 16},
+        "tokens": {"kind": "words", "vocabulary": 40},
+        "model": {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_hidden": 32, "heads": 2, "dropout": 0.1},
+        "train": {
+            "tokens": 64,
+            "updates": 40,
+            "judge_every": 10,
+            "checkpoint_every": 3,
+            "threads": 1,
+            "smoothing": 0.1,
+        },
+        "judge": {"write": False},
+    }
+    for name, changes in sections.items():
+        table[name] = {**table.get(name, {}), **changes} if isinstance(changes, dict) else changes
+    return checked(table, "the test")
+
+
+def told(recipe: Recipe) -> dict:
+    return msgspec.json.decode(msgspec.json.encode(recipe))
+
+
+def outcome(recipe: Recipe) -> tuple[str, list[dict]]:
+    """The SHA-256 of the parameters a run ended with, and its log."""
+    folder = Path(recipe.folder)
+    parameters = (folder / MODEL / "model.safetensors").read_bytes()
+    lines = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
+    return hashlib.sha256(parameters).hexdigest(), lines
