@@ -97,11 +97,6 @@ def test_padding_counts_for_nothing(rule, given):
     assert torch.equal(change(logits, padded, given, nothing), logits)
 
 
-def test_ruled_out():
-    found = sampling.without(torch.zeros(2, 7), torch.tensor([3, 5]))
-    assert found[1].tolist() == [0, 0, 0, -math.inf, 0, -math.inf, 0]
-
-
 def test_top_p_in_a_loop():
     logits = random_logits(1)
     found = sampling.top_p(logits, 0.9)[0].isfinite()

@@ -45,11 +45,6 @@ def no_repeat_ngram(logits: Logits, tokens: Tokens, size: int, real: Real | None
     return logits.masked_fill(counts > 0, -torch.inf)
 
 
-def without(logits: Logits, ruled_out: Int[Tensor, " any"]) -> Logits:
-    """The logits with some tokens ruled out: the end, while too little is written."""
-    return logits.index_fill(1, ruled_out, -torch.inf)
-
-
 def temperature(logits: Logits, degree: float) -> Logits:
     """logits / temperature: below 1 the likely becomes likelier, above 1 all become more alike."""
     return logits / degree

@@ -13,6 +13,7 @@ from transom.models.model import Model
 from transom.models.places import allowed, check_documents, check_real, places
 from transom.models.writing.generate import Asked, Begun, Written, flushed, generate, real_tokens
 from transom.models.writing.one_by_one import Streamer
+from transom.models.writing.quick import Ends, quick
 from transom.models.writing.settings import GenerationConfig
 from transom.models.writing.steps import DecoderSteps
 from transom.models.writing.stopping import Decodes
@@ -103,7 +104,8 @@ class Decoder(Model):
         if tokens.shape[1] == 0:
             raise Misfit("each prompt needs a token, but they are empty; begin with the start token")
         prompt, real = flushed(tokens, real_tokens(tokens, real, settings))
-        return Begun(prompt, real, DecoderSteps(self, prompt, real))
+        ends = Ends(self.embedding, self.stack, self.unembedding)
+        return Begun(prompt, real, quick(DecoderSteps(self, prompt, real), ends, settings.num_beams, self))
 
 
 def unembedding(vocabulary: int, d_model: int) -> nn.Parameter:

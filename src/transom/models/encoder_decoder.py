@@ -13,6 +13,7 @@ from transom.models.model import Model
 from transom.models.places import allowed, check_real, places
 from transom.models.writing.generate import Asked, Begun, Written, generate, real_tokens
 from transom.models.writing.one_by_one import Streamer
+from transom.models.writing.quick import Ends, quick
 from transom.models.writing.settings import GenerationConfig
 from transom.models.writing.steps import EncoderDecoderSteps
 from transom.models.writing.stopping import Decodes
@@ -119,4 +120,7 @@ class EncoderDecoder(Model):
         """The start token for each source, and the steps after it."""
         prompt = tokens.new_full((len(tokens), 1), settings.decoder_start_token_id)
         real = real_tokens(tokens, real, settings)
-        return Begun(prompt, None, EncoderDecoderSteps(self, tokens, real, prompt))
+        ends = Ends(self.target_embedding, self.decoder, self.unembedding)
+        return Begun(
+            prompt, None, quick(EncoderDecoderSteps(self, tokens, real, prompt), ends, settings.num_beams, self)
+        )

@@ -1,7 +1,7 @@
 """What all models share: settings, a start, their number of parameters, and a folder to live in."""
 
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import nn
@@ -9,6 +9,8 @@ from torch import nn
 from transom.models import folder as folders
 from transom.models.config import Config
 from transom.models.initial import INITIALS
+
+Built = TypeVar("Built", bound="Model")
 
 
 class Model(nn.Module):
@@ -48,7 +50,7 @@ class Model(nn.Module):
         folders.save(self, Path(folder), tokenizer, readme, folders.Numbers(dtype, shard_bytes))
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, dtype: torch.dtype | None = None) -> Self:
+    def from_pretrained(cls: type[Built], folder: str | Path, dtype: torch.dtype | None = None) -> Built:
         """The model in a folder, in evaluation mode, once all of it is found to fit.
 
         dtype   of the parameters, float32 unless given: numbers of fewer bits in the file are widened when it is

@@ -80,17 +80,14 @@ class Search:
         log_probabilities = logits.float().log_softmax(dim=1)
         if self.job.rules.any:
             log_probabilities = self.job.rules.applied(log_probabilities, self.tokens, self.real_so_far)
-        values, tokens = largest(log_probabilities, self.candidates)
         entries, times = self.scores.shape
-        of_each = values.shape[1]
-        totals = (values + self.scores.view(-1, 1)).view(entries, times * of_each)
-        if totals.shape[1] < self.candidates:  # a vocabulary smaller than that
-            totals = pad(totals, (0, self.candidates - totals.shape[1]), value=-torch.inf)
-            tokens = pad(tokens.view(entries, -1), (0, totals.shape[1] - times * of_each))
-        scores, places = totals.topk(self.candidates)
+        wide = log_probabilities.view(entries, times, -1)
+        scores, places = largest(wide, self.scores, self.candidates)
+        if scores.shape[1] < self.candidates:  # a vocabulary smaller than that
+            missing = self.candidates - scores.shape[1]
+            scores, places = pad(scores, (0, missing), value=-torch.inf), pad(places, (0, missing))
         first = torch.arange(0, entries * times, times, device=places.device)[:, None]
-        rows = first + (places // of_each).clamp(max=times - 1)
-        return scores, rows, tokens.view(entries, -1).gather(1, places)
+        return scores, first + places // wide.shape[2], places % wide.shape[2]
 
     def hits(self, beams: Int[Tensor, "batch any"], tokens: Int[Tensor, "batch any"]) -> Bool[Tensor, "batch any"]:
         """Which continuations end."""

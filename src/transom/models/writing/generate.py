@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -44,6 +44,7 @@ class Begun(NamedTuple):
     steps: Steps
 
 
+@runtime_checkable
 class Writer(Protocol):
     """A model that can write."""
 

@@ -4,25 +4,46 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-BLOCK = 128
+BLOCK = 64
+FEW = 2**15  # numbers among which a plain search is quicker
+Found = tuple[Float[Tensor, "batch any"], Int[Tensor, "batch any"]]
 
 
-def largest(
-    x: Float[Tensor, "batch vocabulary"], k: int
-) -> tuple[Float[Tensor, "batch any"], Int[Tensor, "batch any"]]:
-    """The k largest numbers of each row, largest first, and where they stand.
+def largest(x: Float[Tensor, "batch token vocabulary"], plus: Float[Tensor, "batch token"], k: int) -> Found:
+    """The k largest of x + plus for each batch entry, largest first, and where they stand: token · vocabulary + number.
 
     They can only lie in the k blocks with the largest maxima, so only those are sorted through: `topk` moves every
-    number of a row, a maximum only reads it.
+    number that it looks at, a maximum only reads it.
     """
-    blocks = x.shape[1] // BLOCK
-    if blocks < 4 * k:
-        return x.topk(min(k, x.shape[1]))
-    parts = x[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
-    chosen = parts.amax(dim=2).topk(k).indices
-    found = parts.gather(1, chosen[..., None].expand(-1, -1, BLOCK)).flatten(1)
-    rest = x[:, blocks * BLOCK :]
-    values, places = torch.cat([found, rest], dim=1).topk(k)
-    block = chosen.gather(1, (places // BLOCK).clamp(max=k - 1))
-    in_rest = places - k * BLOCK
-    return values, torch.where(in_rest < 0, block * BLOCK + places % BLOCK, blocks * BLOCK + in_rest)
+    batch, token, vocabulary = x.shape
+    blocks = vocabulary // BLOCK
+    if blocks * token < 4 * k or x.numel() < FEW:
+        flat = (x + plus[..., None]).flatten(1)
+        return flat.topk(min(k, flat.shape[1]))
+    maxima = x[..., : blocks * BLOCK].unflatten(2, (blocks, BLOCK)).amax(dim=3) + plus[..., None]
+    chosen = maxima.flatten(1).topk(k, sorted=False).indices
+    rows = chosen // blocks
+    first = rows * vocabulary + (chosen % blocks) * BLOCK
+    places = (first[..., None] + torch.arange(BLOCK, device=x.device)).flatten(1)
+    found = x.flatten(1).gather(1, places) + plus.gather(1, rows).repeat_interleave(BLOCK, dim=1)
+    rest = torch.arange(blocks * BLOCK, vocabulary, device=x.device)
+    if len(rest):
+        behind = (torch.arange(token, device=x.device)[:, None] * vocabulary + rest).flatten()
+        places = torch.cat([places, behind.expand(batch, -1)], dim=1)
+        found = torch.cat([found, (x[..., blocks * BLOCK :] + plus[..., None]).flatten(1)], dim=1)
+    values, order = found.topk(k)
+    return values, places.gather(1, order)
+
+
+def likeliest(logits: Float[Tensor, "batch vocabulary"]) -> Int[Tensor, " batch"]:
+    """The largest of each row, the first where several are."""
+    blocks = logits.shape[1] // BLOCK
+    if logits.numel() < FEW or blocks < 4:
+        return logits.argmax(dim=1)
+    parts = logits[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
+    block = parts.amax(dim=2).argmax(dim=1)
+    best = parts[torch.arange(len(logits), device=logits.device), block]
+    if blocks * BLOCK < logits.shape[1]:
+        best = torch.cat([best, logits[:, blocks * BLOCK :]], dim=1)
+    place = best.argmax(dim=1)
+    return torch.where(place < BLOCK, block * BLOCK + place, (blocks - 1) * BLOCK + place)

@@ -9,7 +9,7 @@ from torch import Tensor
 from transom.equations.sampling import drawn
 from transom.models.writing.chance import Chance
 from transom.models.writing.job import Job
-from transom.models.writing.largest import largest
+from transom.models.writing.largest import likeliest
 from transom.models.writing.page import Page
 from transom.models.writing.steps import Steps
 
@@ -21,10 +21,12 @@ def written(job: Job, steps: Steps, chance: Chance | None = None, streamer: Stre
     """Each row until it ends, and its score; what has ended leaves the batch."""
     page, logits = opened(job, steps)
     while True:
-        changed = job.rules.applied(logits, page.so_far, page.real_so_far) if job.rules.any else logits
-        tokens = largest(changed, 1)[1][:, 0] if chance is None else drawn(changed, chance.uniform().to(changed.device))
-        if job.scored:
-            page.scores += logits.log_softmax(dim=1).gather(1, tokens[:, None])[:, 0]
+        own = logits.log_softmax(dim=1) if job.scored else None
+        if job.rules.any:
+            logits = job.rules.applied(logits, page.so_far, page.real_so_far)
+        tokens = likeliest(logits) if chance is None else drawn(logits, chance.uniform().to(logits.device))
+        if own is not None:
+            page.scores += own.gather(1, tokens[:, None])[:, 0]
         page.write(tokens)
         if streamer is not None:
             tell(streamer, page.rows, tokens)

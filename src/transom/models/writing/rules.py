@@ -29,14 +29,14 @@ class Rules:
         tokens: Int[Tensor, "batch token"],
         real: Callable[[], Bool[Tensor, "batch token"] | None],
     ) -> Logits:
-        """The logits after all rules; `tokens` are those so far, and `real` tells them from padding."""
+        """The logits after all rules, which may be written over; `real` tells the tokens so far from padding."""
         settings, here = self.settings, real() if self.look_back else None
         if settings.repetition_penalty != 1.0:
             logits = sampling.repetition_penalty(logits, tokens, float(settings.repetition_penalty), here)
         if settings.no_repeat_ngram_size:
             logits = sampling.no_repeat_ngram(logits, tokens, settings.no_repeat_ngram_size, here)
         if tokens.shape[1] - self.prompt_length < settings.min_new_tokens and len(self.ends):
-            logits = sampling.without(logits, self.ends)
+            logits.index_fill_(1, self.ends, -torch.inf)
         for warp in self.warps:
             logits = warp(logits)
         return logits

@@ -1,6 +1,6 @@
 """A model one step at a time: the logits after the prompt, then after each token."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 Logits = Float[Tensor, "batch vocabulary"]
 
 
+@runtime_checkable
 class Steps(Protocol):
     """What greedy writing, sampling and beam search need of a model."""
 
@@ -38,7 +39,8 @@ class DecoderSteps:
     def __init__(
         self, model: "Decoder", prompt: Int[Tensor, "batch token"], real: Bool[Tensor, "batch token"] | None
     ) -> None:
-        self.model, self.prompt, self.real = model, prompt, real
+        self.model, self.prompt, self.prompt_real = model, prompt, real
+        self.real, self.source_real = real, None
         self.cache = model.new_cache()
 
     def first(self) -> Logits:
@@ -68,7 +70,7 @@ class EncoderDecoderSteps:
         real: Bool[Tensor, "batch source"] | None,
         prompt: Int[Tensor, "batch token"],
     ) -> None:
-        self.model, self.prompt, self.real = model, prompt, real
+        self.model, self.prompt, self.prompt_real, self.source_real = model, prompt, None, real
         self.encoded: Tensor | None = model.encoded(source, real)
         self.cache = model.new_cache()
 
@@ -79,10 +81,10 @@ class EncoderDecoderSteps:
         return self.logits(tokens[:, None])
 
     def logits(self, tokens: Int[Tensor, "batch token"]) -> Logits:
-        hidden = self.model.decoded(tokens, self.encoded, self.real, cache=self.cache)
+        hidden = self.model.decoded(tokens, self.encoded, self.source_real, cache=self.cache)
         self.encoded = None  # the cache holds it now
         return hidden[:, -1] @ self.model.unembedding.mT
 
     def select(self, rows: Int[Tensor, " batch"], entries: Int[Tensor, " any"] | None = None) -> None:
         self.cache.select(rows)
-        self.real = None if self.real is None else self.real[rows]
+        self.source_real = None if self.source_real is None else self.source_real[rows]

@@ -1,6 +1,6 @@
 """When a sequence is finished."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Int
@@ -10,6 +10,7 @@ from transom.models.writing.settings import GenerationConfig
 from transom.names import Misfit
 
 
+@runtime_checkable
 class Decodes(Protocol):
     """Something that turns tokens into text: `transom.text.Tokenizer`."""
 
