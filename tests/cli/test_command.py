@@ -56,7 +56,7 @@ def test_python_m_transom_is_the_command():
 @pytest.mark.parametrize(
     ("args", "complaint"),
     [
-        (["tuor"], "there is no command 'tuor'; there are tour, doctor; see transom --help"),
+        (["tuor"], f"there is no command 'tuor'; there are {', '.join(COMMANDS)}; see transom --help"),
         (["--loud"], "No such option: --loud; see transom --help"),
         (["doctor", "--loud"], "No such option: --loud; see transom doctor --help"),
         (["doctor", "who"], "Got unexpected extra argument(s) (who); see transom doctor --help"),
