@@ -5,7 +5,10 @@ from importlib import import_module
 
 import torch
 
-QUESTIONS = {"attention": "What does attention cost, and what does it cost to look into it?"}
+QUESTIONS = {
+    "attention": "What does attention cost, and what does it cost to look into it?",
+    "training": "How fast does a translator learn, beside nn.Transformer and Hugging Face?",
+}
 
 
 def main() -> int:

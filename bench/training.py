@@ -1,0 +1,165 @@
+"""How fast does a translator learn, beside nn.Transformer and Hugging Face's Marian of the same size?
+
+Training steps on the same batches in one run: `tiny` (4+4 layers, d_model 128), 256 pairs of 16 tokens, a vocabulary
+of 9,712, label smoothing, clipping, Adam. `nn.Transformer` is written as its documentation shows it: whole logits,
+nn.CrossEntropyLoss, its own masks. The machine's limit is the time its matrix products alone take.
+
+    python -m bench training [--json] [--quick] [--threads N]
+"""
+
+import math
+from argparse import Namespace
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from bench.measure import MiB, Work, interleaved, machine, note, peak_memory, print_json
+from transom.kernels.linear_loss import linear_cross_entropy
+from transom.models import PRESETS, EncoderDecoder
+from transom.run.optimizers import optimizer
+
+VOCABULARY, PADDING = 9_712, 0
+BARS = {"nn.Transformer": 2.5, "Marian": 2.0}
+
+
+def tokens(rows: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(0)
+    source, target, following = (torch.randint(4, VOCABULARY, (rows, length)) for _ in range(3))
+    return source, target, following
+
+
+def stepping(model: nn.Module, loss: Callable[[], Tensor], chosen: torch.optim.Optimizer) -> Work:
+    model.train()
+
+    def step() -> None:
+        loss().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        chosen.step()
+        chosen.zero_grad(set_to_none=True)
+
+    return step
+
+
+def transom(rows: int, length: int) -> Work:
+    model = EncoderDecoder(PRESETS["tiny"](VOCABULARY))  # pyright: ignore[reportArgumentType]
+    source, target, following = tokens(rows, length)
+
+    def loss() -> Tensor:
+        hidden = model.hidden(source, target, source != PADDING).flatten(0, 1)
+        total, count = linear_cross_entropy(hidden, model.unembedding, following.flatten(), PADDING, 0.1)
+        return total / count
+
+    return stepping(model, loss, optimizer(model, "adam", 1e-3, 0.0, betas=(0.9, 0.98), eps=1e-9))
+
+
+class Documented(nn.Module):
+    """A translator around nn.Transformer, in the way of its documentation and tutorial."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, 128, padding_idx=PADDING)
+        self.transformer = nn.Transformer(128, 4, 4, 4, 256, 0.3, batch_first=True)
+        self.dropout = nn.Dropout(0.3)
+        self.register_buffer("waves", torch.randn(1, 512, 128))
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        mask = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1)
+        hidden = self.transformer(
+            self.placed(source),
+            self.placed(target),
+            tgt_mask=mask,
+            src_key_padding_mask=source == PADDING,
+            tgt_key_padding_mask=target == PADDING,
+            memory_key_padding_mask=source == PADDING,
+        )
+        return hidden @ self.embedding.weight.T
+
+    def placed(self, x: Tensor) -> Tensor:
+        waves = self.get_buffer("waves")[:, : x.shape[1]]
+        return self.dropout(self.embedding(x) * math.sqrt(128) + waves)
+
+
+def documented(rows: int, length: int) -> Work:
+    model, criterion = Documented(), nn.CrossEntropyLoss(ignore_index=PADDING, label_smoothing=0.1)
+    source, target, following = tokens(rows, length)
+
+    def loss() -> Tensor:
+        return criterion(model(source, target).flatten(0, 1), following.flatten())
+
+    return stepping(model, loss, torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9))
+
+
+def marian(rows: int, length: int) -> Work:
+    """Hugging Face's Marian as its Trainer steps it: AdamW, labels given, smoothing by its own helper's formula."""
+    from transformers import MarianConfig, MarianMTModel
+
+    config = MarianConfig(
+        vocab_size=VOCABULARY, d_model=128, encoder_layers=4, decoder_layers=4, encoder_ffn_dim=256,
+        decoder_ffn_dim=256, encoder_attention_heads=4, decoder_attention_heads=4, dropout=0.3, pad_token_id=PADDING,
+        decoder_start_token_id=1, eos_token_id=2, forced_eos_token_id=None, max_position_embeddings=512,
+    )  # fmt: skip
+    model = MarianMTModel(config)
+    source, target, following = tokens(rows, length)
+    criterion = nn.CrossEntropyLoss(ignore_index=PADDING, label_smoothing=0.1)
+
+    def loss() -> Tensor:
+        found = model(input_ids=source, attention_mask=(source != PADDING).long(), decoder_input_ids=target)
+        return criterion(found.logits.flatten(0, 1), following.flatten())
+
+    return stepping(model, loss, torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9))
+
+
+def products(rows: int, length: int) -> Work:
+    """The matrix products of a step alone, forward and back: what no implementation can do without."""
+    count, d, hidden = rows * length, 128, 256
+    shapes = [(count, d, d)] * (4 * 4 + 4 * 8) + [(count, d, hidden), (count, hidden, d)] * 8 + [(count, d, VOCABULARY)]
+    made = {shape: (torch.randn(shape[:2]), torch.randn(shape[1:])) for shape in set(shapes)}
+    out = {shape: torch.randn(shape[0], shape[2]) for shape in set(shapes)}
+
+    def work() -> None:
+        for shape in shapes:
+            x, W = made[shape]
+            torch.mm(x, W)
+            torch.mm(out[shape], W.T)
+            torch.mm(x.T, out[shape])
+
+    return work
+
+
+CONTENDERS = {"Transom": transom, "nn.Transformer": documented, "Marian": marian, "matrix products": products}
+
+
+def run(options: Namespace) -> int:
+    """Measure, print, and say by the exit code whether the bars were met."""
+    rows, length = (32, 16) if options.quick else (256, 16)
+    note(f"{rows} pairs of {length} tokens …")
+    times = interleaved({name: make(rows, length) for name, make in CONTENDERS.items()}, 3 if options.quick else 12, 90)
+    memory = {name: peak_memory(make, rows, length) / MiB for name, make in CONTENDERS.items()}
+    own = times["Transom"]
+    result = {
+        "machine": machine(),
+        "batch": [rows, length],
+        "milliseconds": {name: 1e3 * time["best"] for name, time in times.items()},
+        "ratio": {name: time["best"] / own["best"] for name, time in times.items()},
+        "median_ratio": {name: time["median"] / own["median"] for name, time in times.items()},
+        "targets_a_second": {name: rows * length / time["best"] for name, time in times.items()},
+        "peak_MiB": memory,
+        "bars": BARS,
+    }
+    if options.json:
+        print_json(result)
+    else:
+        print(table(result))
+    return 0 if all(result["ratio"][name] >= bar for name, bar in BARS.items()) else 1
+
+
+def table(result: dict) -> str:
+    lines = [f"{'':<18}{'ms a step':>10}{'÷ Transom':>18}{'targets/s':>12}{'peak MiB':>10}{'bar':>6}"]
+    for name in result["milliseconds"]:
+        ratio = f"{result['ratio'][name]:.2f} ({result['median_ratio'][name]:.2f})"
+        lines.append(
+            f"{name:<18}{result['milliseconds'][name]:>10.0f}{ratio:>18}{result['targets_a_second'][name]:>12,.0f}"
+            f"{result['peak_MiB'][name]:>10.0f}{result['bars'].get(name, ''):>6}"
+        )
+    return "\n".join(lines)
