@@ -41,7 +41,8 @@ def ready(folder: Path, wanted: str) -> Ready:
     file = folder / TOKENIZER
     if not file.exists():
         raise Misfit(f"{folder} should hold a {TOKENIZER}, but there is none; save the model with its tokenizer")
-    return Ready(MODELS[kind].from_pretrained(folder), Tokenizer.load(file), folder)
+    # Half-precision files are widened: on a CPU float32 is quicker.
+    return Ready(MODELS[kind].from_pretrained(folder, dtype=torch.float32), Tokenizer.load(file), folder)
 
 
 def encoded(model: Model, tokenizer: Tokenizer, texts: Sequence[str], room: int = 0) -> list[list[int]]:
