@@ -11,11 +11,11 @@ from transom.models import parts
 from transom.models.config import DecoderConfig
 from transom.models.model import Model
 from transom.models.places import allowed, check_documents, check_real, places
-from transom.models.writing.generate import Asked, Begun, Written, flushed, generate, real_tokens
+from transom.models.writing.generate import Asked, Begun, Written, flushed, generate, limit, real_tokens
 from transom.models.writing.one_by_one import Streamer
 from transom.models.writing.quick import Ends, quick
 from transom.models.writing.settings import GenerationConfig
-from transom.models.writing.steps import DecoderSteps
+from transom.models.writing.steps import DecoderSteps, SlidingSteps
 from transom.models.writing.stopping import Decodes
 from transom.names import Misfit
 
@@ -95,6 +95,8 @@ class Decoder(Model):
         tokenizer       for `stop_strings`
         return_scores   give `Written`: the sequences, and the mean log-probability of each (see `length_penalty`)
         settings        as in `GenerationConfig`, in place of those in `model.generation`
+
+        With learned positions, what goes beyond `longest` is written from the last `longest` tokens.
         """
         asked = Asked(seed, streamer, tokenizer, return_scores)
         return generate(self, tokens, real, self.generation.changed(settings), asked)
@@ -104,8 +106,11 @@ class Decoder(Model):
         if tokens.shape[1] == 0:
             raise Misfit("each prompt needs a token, but they are empty; begin with the start token")
         prompt, real = flushed(tokens, real_tokens(tokens, real, settings))
-        ends = Ends(self.embedding, self.stack, self.unembedding)
-        return Begun(prompt, real, quick(DecoderSteps(self, prompt, real), ends, settings.num_beams, self))
+        plain = DecoderSteps(self, prompt, real)
+        steps = quick(plain, Ends(self.embedding, self.stack, self.unembedding), settings.num_beams, self)
+        if self.config.positions == "learned" and limit(prompt.shape[1], settings, self.config) > self.config.longest:
+            steps = SlidingSteps(steps, plain)
+        return Begun(prompt, real, steps)
 
 
 def unembedding(vocabulary: int, d_model: int) -> nn.Parameter:

@@ -11,12 +11,13 @@ from transom.models.config import EncoderDecoderConfig
 from transom.models.decoder import unembedding
 from transom.models.model import Model
 from transom.models.places import allowed, check_real, places
-from transom.models.writing.generate import Asked, Begun, Written, generate, real_tokens
+from transom.models.writing.generate import Asked, Begun, Written, generate, limit, real_tokens
 from transom.models.writing.one_by_one import Streamer
 from transom.models.writing.quick import Ends, quick
 from transom.models.writing.settings import GenerationConfig
 from transom.models.writing.steps import EncoderDecoderSteps
 from transom.models.writing.stopping import Decodes
+from transom.names import Misfit
 
 
 class EncoderDecoder(Model):
@@ -118,6 +119,12 @@ class EncoderDecoder(Model):
 
     def begin(self, tokens: Tensor, real: Tensor | None, settings: GenerationConfig) -> Begun:
         """The start token for each source, and the steps after it."""
+        longest = limit(1, settings, self.config)
+        if self.config.positions == "learned" and longest > self.config.longest:
+            raise Misfit(
+                f"the model has positions for {self.config.longest} tokens, but {longest} were asked for;"
+                f" ask for max_length={self.config.longest} or fewer"
+            )
         prompt = tokens.new_full((len(tokens), 1), settings.decoder_start_token_id)
         real = real_tokens(tokens, real, settings)
         ends = Ends(self.target_embedding, self.decoder, self.unembedding)

@@ -2,21 +2,20 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 import torch
 from torch import nn
 
 from transom.models import tensors
-from transom.models.durable import MANIFEST, appearing, checked, write_file
+from transom.models.durable import MANIFEST, appearing, check_file, checked, read_manifest, write_file
 from transom.models.strict import LONGEST_JSON, json_object, nearest, settings
 from transom.names import Misfit
 
-if TYPE_CHECKING:
-    from transom.models.model import Model
-
-Built = TypeVar("Built", bound="Model")
+# A `transom.models.model.Model`, which imports this module, or one of its classes.
+Model = Any
+Kind = Any
 FORMAT = 1
 CONFIG, README, TOKENIZER, GENERATION = "config.json", "README.md", "tokenizer.json", "generation_config.json"
 SHARD_BYTES = 2**31
@@ -37,7 +36,7 @@ class Numbers(NamedTuple):
     shard_bytes: int = SHARD_BYTES
 
 
-def save(model: "Model", folder: Path, tokenizer: Saved | None, readme: str | None, numbers: Numbers) -> None:
+def save(model: Model, folder: Path, tokenizer: Saved | None, readme: str | None, numbers: Numbers) -> None:
     """Write a model; the folder appears whole or not at all."""
     check_replaceable(folder)
     held = {name: parameter.detach().to(numbers.dtype) for name, parameter in named(model)}
@@ -63,7 +62,7 @@ def as_json(found: dict[str, Any]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
 
 
-def described(model: "Model") -> str:
+def described(model: Model) -> str:
     """What a folder says of itself when nobody else does."""
     rows = "\n".join(f"| {name} | {value} |" for name, value in msgspec.structs.asdict(model.config).items())
     title = model.kind.replace("_", "–")
@@ -88,7 +87,7 @@ def is_shard(name: str) -> bool:
     return name.startswith("model-") and name.endswith(".safetensors")
 
 
-def load(kind: type[Built], folder: Path, dtype: torch.dtype | None) -> Built:
+def load(kind: Kind, folder: Path, dtype: torch.dtype | None) -> Model:
     """The model in a folder, once its config, manifest and tensors are found to fit."""
     found = described_by(folder, kind)
     listed = checked(folder).files if (folder / MANIFEST).is_file() else None
@@ -114,7 +113,7 @@ def fill(parameters: dict[str, nn.Parameter], folder: Path, places: dict[str, li
                 parameters[name].copy_(tensor)
 
 
-def told(model: "Model", folder: Path) -> None:
+def told(model: Model, folder: Path) -> None:
     """Hand a writing model the generation settings of its folder."""
     path, generation = folder / GENERATION, getattr(model, "generation", None)
     if generation is None or not path.is_file():
@@ -123,7 +122,7 @@ def told(model: "Model", folder: Path) -> None:
     model.generation = settings(type(generation), json_object(path.read_bytes(), str(path)), str(path))
 
 
-def described_by(folder: Path, kind: "type[Model] | None") -> dict[str, object]:
+def described_by(folder: Path, kind: Kind | None) -> dict[str, object]:
     """The settings in a folder's config.json, which must be those of this kind of model."""
     found = header_of(folder)
     name = found.pop("model")
@@ -140,6 +139,8 @@ def header_of(folder: Path) -> dict[str, object]:
     if not path.is_file():
         raise Misfit(f"{folder} should hold {CONFIG}, but it does not; is it the folder of a model?")
     tensors.check_size(path, LONGEST_JSON)
+    if (folder / MANIFEST).is_file() and (entry := read_manifest(folder / MANIFEST).files.get(CONFIG)):
+        check_file(path, entry)
     found = json_object(path.read_bytes(), str(path))
     if "format" not in found or not isinstance(found.get("model"), str):
         raise Misfit(f"{path} should name its format and model, but it does not; is it a model of another library?")

@@ -109,11 +109,6 @@ def limit(start: int, settings: GenerationConfig, config: Config) -> int:
         longest, said = config.longest, f"the model's longest={config.longest}"
     if longest <= start:
         raise Misfit(f"{said} leaves no room behind a prompt of {start} tokens; raise it, or shorten the prompt")
-    if config.positions == "learned" and longest > config.longest:
-        raise Misfit(
-            f"the model has positions for {config.longest} tokens, but a prompt of {start} and {said} may take"
-            f" {longest}; ask for fewer, or shorten the prompt"
-        )
     return longest
 
 

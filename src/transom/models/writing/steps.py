@@ -88,3 +88,31 @@ class EncoderDecoderSteps:
     def select(self, rows: Int[Tensor, " batch"], entries: Int[Tensor, " any"] | None = None) -> None:
         self.cache.select(rows)
         self.source_real = None if self.source_real is None else self.source_real[rows]
+
+
+class SlidingSteps:
+    """A decoder with learned positions, beyond its longest sequence: each token from as many as it takes before it."""
+
+    def __init__(self, steps: Steps, plain: DecoderSteps) -> None:
+        self.steps, self.model, self.longest = steps, plain.model, plain.model.config.longest
+        self.tokens, self.real = plain.prompt, plain.prompt_real
+        self.length = self.tokens.shape[1]
+
+    def first(self) -> Logits:
+        return self.steps.first()
+
+    def next(self, tokens: Int[Tensor, " batch"]) -> Logits:
+        self.length += 1
+        self.tokens = torch.cat([self.tokens, tokens[:, None]], dim=1)[:, -self.longest :]
+        if self.real is not None:
+            self.real = torch.cat([self.real, self.real.new_ones(len(self.real), 1)], dim=1)[:, -self.longest :]
+        if self.length <= self.longest:
+            return self.steps.next(tokens)
+        # Every token has moved to another position, so that nothing of what was kept can be used again.
+        return DecoderSteps(self.model, self.tokens, self.real).first()
+
+    def select(self, rows: Int[Tensor, " batch"], entries: Int[Tensor, " any"] | None = None) -> None:
+        self.tokens = self.tokens[rows]
+        self.real = None if self.real is None else self.real[rows]
+        if self.length <= self.longest:
+            self.steps.select(rows, entries)

@@ -1,0 +1,54 @@
+"""Small models for tests, of every kind of part; sizes prime and different where they may be."""
+
+import torch
+
+from transom.models import Decoder, DecoderConfig, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
+
+SIZES = {"d_model": 12, "heads": 2, "d_hidden": 17, "longest": 37, "dropout": 0.1}
+PARTS = {
+    "plain": {},
+    "shared keys": {"heads": 6, "kv_heads": 2, "d_head": 4},
+    "narrow": {"narrow": True},
+    "low rank": {"value_rank": 3},
+    "no bias": {"bias": False, "norm": "rms", "feed_forward": "swiglu"},
+    "not scaled": {"scaled": False, "initial": "gpt2", "feed_forward": "gelu"},
+}
+
+
+def encoder(**parts) -> Encoder:
+    config = {"vocabulary": 23, "layers": 2, "labels": ("yes", "no", "perhaps")} | SIZES | parts
+    return lively(Encoder(EncoderConfig(**config)))
+
+
+def decoder(**parts) -> Decoder:
+    return lively(Decoder(DecoderConfig(**{"vocabulary": 23, "layers": 2} | SIZES | parts)))
+
+
+def encoder_decoder(**parts) -> EncoderDecoder:
+    config = {"vocabulary": 23, "encoder_layers": 3, "decoder_layers": 2} | SIZES | parts
+    return lively(EncoderDecoder(EncoderDecoderConfig(**config)))
+
+
+def lively(model):
+    """In evaluation mode, with biases and gains that are not all 0 and 1, so that a part left out would be seen."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter += 0.3 * torch.randn_like(parameter)
+    return model.eval()
+
+
+def rows(*lengths: int, vocabulary: int = 23) -> list[torch.Tensor]:
+    """Random real tokens (no special ones), one row per length."""
+    return [torch.randint(4, vocabulary, (length,)) for length in lengths]
+
+
+def padded(found: list[torch.Tensor], side: str = "right") -> tuple[torch.Tensor, torch.Tensor]:
+    """The rows as one batch, filled up on one side with a token that does stand for something, and what is real."""
+    longest = max(len(row) for row in found)
+    tokens = torch.full((len(found), longest), 5)
+    real = torch.zeros(tokens.shape, dtype=torch.bool)
+    for place, row in enumerate(found):
+        here = slice(0, len(row)) if side == "right" else slice(longest - len(row), longest)
+        tokens[place, here], real[place, here] = row, True
+    return tokens, real

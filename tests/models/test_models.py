@@ -1,0 +1,190 @@
+"""Models: a row is the same alone, in a batch, padded on either side, packed and step by step."""
+
+import pytest
+import torch
+from models.small import PARTS, decoder, encoder, encoder_decoder, padded, rows
+
+from transom.layers import ARRANGEMENTS, POSITIONS
+
+LENGTHS = (7, 3, 11)
+CLOSE = {"rtol": 0, "atol": 2e-5}
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(31)
+
+
+def choices():
+    """Every position with every arrangement, and every kind of part once."""
+    yield from ({"positions": positions, "arrangement": name} for positions in POSITIONS for name in ARRANGEMENTS)
+    yield from ({"positions": "rotary", **parts} for parts in PARTS.values())
+
+
+def named(parts) -> str:
+    return ", ".join(f"{name}={value}" for name, value in parts.items())
+
+
+every_choice = pytest.mark.parametrize("parts", list(choices()), ids=named)
+
+
+@every_choice
+@pytest.mark.parametrize("side", ["right", "left"])
+@torch.no_grad()
+def test_a_padded_batch_is_each_row_alone(parts, side):
+    found = rows(*LENGTHS)
+    tokens, real = padded(found, side)
+    for model in (encoder(**parts), decoder(**parts)):
+        together = model.hidden(tokens, real)
+        for place, row in enumerate(found):
+            torch.testing.assert_close(together[place][real[place]], model.hidden(row[None])[0], **CLOSE)
+
+
+@every_choice
+@pytest.mark.parametrize("side", ["right", "left"])
+@torch.no_grad()
+def test_a_padded_pair_is_each_pair_alone(parts, side):
+    model, sources, targets = encoder_decoder(**parts), rows(*LENGTHS), rows(5, 13, 2)
+    (source, source_real), (target, target_real) = padded(sources, side), padded(targets, side)
+    together = model(source, target, source_real, target_real)
+    assert together.shape == (3, 13, 23)
+    for place, (one, other) in enumerate(zip(sources, targets, strict=True)):
+        alone = model(one[None], other[None])[0]
+        torch.testing.assert_close(together[place][target_real[place]], alone, **CLOSE)
+
+
+@every_choice
+@torch.no_grad()
+def test_packed_documents_are_each_document_alone(parts):
+    model, found = decoder(**parts), rows(*LENGTHS)
+    row = torch.cat(found)[None]
+    documents = torch.cat([torch.full((len(part),), number) for number, part in zip((3, 1, 2), found, strict=True)])
+    packed = model.hidden(row, documents=documents[None])[0].split(LENGTHS)
+    for part, tokens in zip(packed, found, strict=True):
+        torch.testing.assert_close(part, model.hidden(tokens[None])[0], **CLOSE)
+
+
+@torch.no_grad()
+def test_packed_documents_may_be_padded():
+    model, found = decoder(positions="sinusoidal"), rows(5, 3)
+    pad = torch.full((2,), 5)
+    row = torch.cat([pad, found[0], pad, found[1], pad])[None]
+    documents = torch.tensor([[0] * 7 + [1] * 7])
+    real = torch.tensor([[False] * 2 + [True] * 5 + [False] * 2 + [True] * 3 + [False] * 2])
+    packed = model.hidden(row, real, documents=documents)[0]
+    torch.testing.assert_close(packed[2:7], model.hidden(found[0][None])[0], **CLOSE)
+    torch.testing.assert_close(packed[9:12], model.hidden(found[1][None])[0], **CLOSE)
+
+
+@every_choice
+@torch.no_grad()
+def test_cached_is_uncached_at_every_split(parts):
+    model = decoder(**parts)
+    tokens, real = padded(rows(7, 4), "left")
+    whole = model(tokens, real)
+    for split in range(1, 7):
+        cache = model.new_cache()
+        first = model(tokens[:, :split], real[:, :split], cache)
+        rest = model(tokens[:, split:], real, cache)
+        both = torch.cat([first, rest], dim=1)
+        torch.testing.assert_close(both[real], whole[real], **CLOSE)
+
+
+@every_choice
+@torch.no_grad()
+def test_a_translation_step_by_step_is_the_whole(parts):
+    model, (source, source_real), target = encoder_decoder(**parts), padded(rows(7, 3)), torch.stack(rows(5, 5))
+    whole, cache = model(source, target, source_real), model.new_cache()
+    encoded = model.encoded(source, source_real)
+    steps = [model.decoded(target[:, :1], encoded, source_real, cache=cache)]
+    steps += [model.decoded(token, None, source_real, cache=cache) for token in target[:, 1:].split(1, dim=1)]
+    torch.testing.assert_close(torch.cat(steps, dim=1) @ model.unembedding.mT, whole, **CLOSE)
+
+
+@torch.no_grad()
+def test_a_token_never_sees_those_behind_it():
+    tokens = torch.stack(rows(11, 11))
+    other = tokens.clone()
+    other[:, 7:] = torch.stack(rows(4, 4))
+    for model, given in ((decoder(), ()), (encoder_decoder(), (torch.stack(rows(5, 5)),))):
+        assert torch.equal(model(*given, tokens)[:, :7], model(*given, other)[:, :7])
+        assert not torch.equal(model(*given, tokens)[:, 7:], model(*given, other)[:, 7:])
+
+
+@torch.no_grad()
+def test_an_encoder_sees_both_ways():
+    model, tokens = encoder(), torch.stack(rows(11))
+    other = tokens.clone()
+    other[:, 7] = (tokens[:, 7] - 4 + 1) % 19 + 4
+    assert not torch.equal(model.hidden(tokens)[:, :7], model.hidden(other)[:, :7])
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@torch.no_grad()
+def test_pooling_looks_at_real_tokens_only(side):
+    found = rows(*LENGTHS)
+    tokens, real = padded(found, side)
+    for pooling, pick in (("mean", lambda x: x.mean(dim=0)), ("first", lambda x: x[0])):
+        model = encoder(pooling=pooling)
+        expected = torch.stack([pick(model.hidden(row[None])[0]) for row in found])
+        torch.testing.assert_close(model.pooled(tokens, real), expected, **CLOSE)
+        torch.testing.assert_close(model.pooled(found[0][None])[0], expected[0], **CLOSE)
+        torch.testing.assert_close(model(tokens, real), expected @ model.head.weight.mT + model.head.bias, **CLOSE)
+
+
+@torch.no_grad()
+def test_a_row_of_nothing_but_padding_is_zero_in_the_mean():
+    model, tokens = encoder(), torch.stack(rows(5, 5))
+    real = torch.tensor([[True] * 5, [False] * 5])
+    assert model.pooled(tokens, real)[1].tolist() == [0.0] * 12
+
+
+@pytest.mark.parametrize(("tying", "matrices"), [("all", 1), ("target", 2), ("none", 3)])
+def test_tying(tying, matrices):
+    model = encoder_decoder(tying=tying)
+    shared = {id(model.source_embedding.vectors), id(model.target_embedding.vectors), id(model.unembedding)}
+    assert len(shared) == matrices
+    assert sum(parameter.shape == (23, 12) for parameter in model.parameters()) == matrices
+    model(torch.stack(rows(5)), torch.stack(rows(7))).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_the_output_of_a_decoder_is_tied_unless_told():
+    tied, own = decoder(), decoder(tying="none")
+    assert tied.unembedding is tied.embedding.vectors
+    assert own.unembedding is not own.embedding.vectors
+    assert own.count() - tied.count() == 23 * 12
+
+
+def test_source_and_target_may_have_words_of_their_own():
+    model = encoder_decoder(tying="target", source_vocabulary=41)
+    assert model.source_embedding.vectors.shape == (41, 12)
+    assert model(torch.tensor([[40, 7]]), torch.tensor([[1, 22, 5]])).shape == (1, 3, 23)
+
+
+def test_no_biases_means_none_in_norms_either():
+    names = [name for name, _ in encoder_decoder(bias=False).named_parameters()]
+    assert names
+    assert not [name for name in names if name.endswith("bias")]
+
+
+def test_numbers_to_start_from():
+    torch.manual_seed(5)
+    model = decoder(initial="gpt2", d_model=64, d_hidden=128, heads=4, vocabulary=503, layers=8)
+    block = model.stack.blocks[3]
+    assert float(block.attention.W_Q.weight.detach().std()) == pytest.approx(0.02, rel=0.05)
+    assert float(block.feed_forward.W_1.weight.detach().std()) == pytest.approx(0.02, rel=0.05)
+    for last in (block.attention.W_O, block.feed_forward.W_2):
+        assert float(last.weight.detach().std()) == pytest.approx(0.02 / 4, rel=0.05)
+    assert float(model.embedding.vectors[1:].detach().std()) == pytest.approx(0.02, rel=0.05)
+    assert not model.embedding.vectors[0].any()
+    own = decoder(initial="gpt2", tying="none", vocabulary=503)
+    assert float(own.unembedding.detach().std()) == pytest.approx(0.02, rel=0.05)
+
+
+def test_dropout_goes_where_the_config_says():
+    model = encoder_decoder(dropout=0.3, attention_dropout=0.2, hidden_dropout=0.1)
+    block = model.decoder.blocks[0]
+    assert (model.source_embedding.dropout.share, block.dropout.share) == (0.3, 0.3)
+    assert block.feed_forward.dropout.share == 0.1
+    assert (block.attention.dropout, block.cross.dropout) == (0.2, 0.2)
