@@ -357,6 +357,19 @@ def test_a_truncated_file_is_told(folder):
         Decoder.from_pretrained(folder)
 
 
+def test_a_config_and_a_header_that_promise_what_the_file_does_not_hold_cost_nothing(folder, monkeypatch):
+    path, config = folder / "model.safetensors", folder / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"vocabulary": 16_000_000}))
+    content = path.read_bytes()
+    length = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:length])
+    header["embedding.vectors"]["shape"] = [16_000_000, 12]
+    path.write_bytes(raw(json.dumps(header).encode(), content[length:]))
+    monkeypatch.setattr(torch.random, "fork_rng", lambda **_: pytest.fail("the model was built"))
+    with pytest.raises(Misfit, match=rf"^{re.escape(str(path))} cannot be read \(.*\); take another copy$"):
+        Decoder.from_pretrained(folder)
+
+
 @pytest.fixture
 def shards(tmp_path):
     decoder().save_pretrained(tmp_path / "model", shard_bytes=3000)

@@ -93,6 +93,7 @@ def header(path: Path) -> dict[str, Held]:
         raise Misfit(f"{path} has a header that cannot be read ({error}); take another copy") from error
     if len(entries) > MOST_TENSORS:
         raise Misfit(f"{path} names {len(entries)} tensors, but {MOST_TENSORS} are the most; take another copy")
+    list(loaded(path, []))  # which finds out whether the sizes told are those of the file
     return entries
 
 
