@@ -110,8 +110,10 @@ def test_a_run_by_another_recipe_is_not_gone_on_with(tmp_path, data):
     other = recipe(tmp_path / "run", data, train={"updates": 6}, optimizer={"rate": 0.5})
     with pytest.raises(Misfit) as error:
         train(other)
-    assert str(error.value).startswith(f"{tmp_path}/run/checkpoints holds a run by another recipe: optimizer was ")
-    assert str(error.value).endswith("put it back, or choose another folder")
+    assert str(error.value) == (
+        f"{tmp_path}/run/checkpoints holds a run by another recipe: optimizer.rate was 0.001 and is 0.5 now; put it"
+        " back, or choose another folder"
+    )
 
 
 def test_no_gain_ends_a_run(tmp_path, data):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
+from unicodedata import category
 
 import typer
 
@@ -32,7 +33,14 @@ def printed(rows: list[dict[str, Any]], as_json: bool, line: Callable[[dict[str,
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     for row in rows:
-        typer.echo(line(row))
+        typer.echo(harmless(line(row)))
+
+
+def harmless(text: str) -> str:
+    """A text as a terminal may show it: signs that would steer it come as �. Elsewhere it stays as it is."""
+    if not sys.stdout.isatty():
+        return text
+    return "".join(sign if sign in "\n\t" or not category(sign).startswith("C") else "�" for sign in text)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ def run(
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be given often.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Where the model is and what it reached, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The model's folder and every judgement, as JSON.")] = False,
 ) -> None:
     """Train a model by a recipe; stopped at any moment, the same command goes on from the last checkpoint.
 
@@ -36,8 +36,9 @@ def run(
             raise typer.Exit(130) from None
         if not world.leads:
             return
-    judged = [line["judged"] for line in read(Path(asked.folder) / LOG) if "judged" in line]
     if as_json:
-        typer.echo(json.dumps({"model": str(folder), "judged": judged[-1]}, indent=2))
+        lines = [line for line in read(Path(asked.folder) / LOG) if "judged" in line]
+        judged = [{"update": line["update"], **line["judged"]} for line in lines]
+        typer.echo(json.dumps({"model": str(folder), "judged": judged}, indent=2))
     else:
         typer.echo(str(folder))

@@ -6,20 +6,23 @@ from pathlib import Path
 import msgspec
 import torch
 
-from transom.models import MODELS
-from transom.models.folder import header_of
-from transom.models.strict import chosen
 from transom.run.recipe import Recipe
 from transom.run.task import Measures
 from transom.run.tasks import TASKS
+from transom.run.texts import ready
 
 
-def evaluate(recipe: Recipe, model: Path, beams: int, note: Callable[[str], None]) -> Measures:
+def evaluate(recipe: Recipe, folder: Path, beams: int, note: Callable[[str], None]) -> Measures:
     """A model on the test examples of a recipe, or on its held-out ones where it keeps none for a test."""
-    kind = str(header_of(model)["model"])
-    chosen(f"{model}: the model", kind, MODELS)
+    if recipe.train.threads:
+        torch.set_num_threads(recipe.train.threads)
+    kind = TASKS[recipe.task]
+    found = ready(folder, kind.model_kind)
     judge = msgspec.structs.replace(recipe.judge, examples=0, write=True, beams=beams)
-    # The tokenizer that the run began with lies in the model's folder too.
-    task = TASKS[recipe.task](msgspec.structs.replace(recipe, judge=judge), model, note, tested=True)
+    # Learning may pass over what is long; the last word may not, as far as the model goes.
+    data = msgspec.structs.replace(recipe.data, longest=found.model.config.longest)
+    asked = msgspec.structs.replace(recipe, judge=judge, data=data)
+    # In the model's folder lies the tokenizer that it was trained with.
+    task = kind(asked, folder, note, tested=True)
     with torch.no_grad():
-        return task.judged(MODELS[kind].from_pretrained(model), note)
+        return task.judged(found.model, note)

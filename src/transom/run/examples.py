@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from transom.models.strict import chosen
 from transom.names import Misfit
 from transom.run.recipe import Data, Recipe
 from transom.text.corpora import FORMATS
@@ -15,13 +14,13 @@ from transom.text.tokenizer import Tokenizer
 
 Some = TypeVar("Some", Line, Pair, Labelled)
 TOKENIZER = "tokenizer.json"
+WHOLE_TEXTS = {"lines", "document"}  # a blank line means nothing there
 
 
 def read(data: Data, files: str | list[str], kind: type[Some]) -> Iterator[Some]:
     """The examples of one or more files, in the recipe's format."""
-    chosen("data.format", data.format, FORMATS)
     reader, named = FORMATS[data.format], [files] if isinstance(files, str) else files
-    options: dict[str, Any] = {} if kind is Line else {"skip_blank": data.skip_blank}
+    options: dict[str, Any] = {} if data.format in WHOLE_TEXTS else {"skip_blank": data.skip_blank}
     if data.format == "parallel":
         if len(named) != 2:
             raise Misfit(

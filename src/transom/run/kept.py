@@ -18,12 +18,10 @@ from transom.run.states import (
 from transom.run.task import Place, Standing
 from transom.run.training import Training
 
-# What may change between two starts of the same run: none of it touches what an update computes.
-FREE = {
-    "folder": None,
-    "judge": None,
-    "train": {"updates", "epochs", "threads", "report_every", "judge_every", "checkpoint_every", "keep", "average"},
-}
+# What may change between two starts of the same run: how far it goes, how often it is looked at, on what it runs.
+FREE = {"folder", "judge"}
+FREE_OF_TRAIN = {"updates", "epochs", "threads", "wrapping", "report_every", "judge_every", "checkpoint_every"}
+FREE_OF_TRAIN |= {"keep", "average"}
 
 
 def tensors(training: Training) -> dict[str, dict[str, Tensor]]:
@@ -40,16 +38,15 @@ def state(training: Training) -> dict[str, Any]:
     return {
         "standing": msgspec.to_builtins(training.standing),
         "optimizer": optimizer_settings(training.optimizer),
-        "recipe": fixed(training.recipe),
+        "recipe": fixed(msgspec.to_builtins(training.recipe)),
     }
 
 
-def fixed(recipe: Recipe) -> dict[str, Any]:
-    """The part of a recipe that a run cannot change on its way."""
+def fixed(recipe: dict[str, Any]) -> dict[str, Any]:
+    """The part of a recipe that a run cannot change on its way, as JSON has it."""
     told = msgspec.json.decode(msgspec.json.encode(recipe))
-    found = {name: value for name, value in told.items() if FREE.get(name, ()) is not None}
-    found["train"] = {name: value for name, value in told["train"].items() if name not in (FREE["train"] or ())}
-    return found
+    train = {name: value for name, value in told["train"].items() if name not in FREE_OF_TRAIN}
+    return {name: value for name, value in told.items() if name not in FREE} | {"train": train}
 
 
 def put_back(training: Training, checkpoint: Checkpoint) -> None:
@@ -64,10 +61,19 @@ def put_back(training: Training, checkpoint: Checkpoint) -> None:
 
 def check_recipe(recipe: Recipe, checkpoint: Checkpoint) -> None:
     """A run goes on only by the recipe it began with."""
-    now, then = fixed(recipe), checkpoint.state["recipe"]
+    now, then = fixed(msgspec.to_builtins(recipe)), fixed(checkpoint.state["recipe"])
     for name in now:
         if now[name] != then.get(name):
+            what, was, came = difference(name, then.get(name), now[name])
             raise Misfit(
-                f"{checkpoint.path.parent} holds a run by another recipe: {name} was {then.get(name)!r} and is"
-                f" {now[name]!r} now; put it back, or choose another folder"
+                f"{checkpoint.path.parent} holds a run by another recipe: {what} was {was!r} and is {came!r} now;"
+                " put it back, or choose another folder"
             )
+
+
+def difference(name: str, then: Any, now: Any) -> tuple[str, Any, Any]:
+    """The first setting of a section that is not the same, or the whole where it is no section."""
+    if not isinstance(then, dict) or not isinstance(now, dict):
+        return name, then, now
+    key = next(key for key in {**now, **then} if now.get(key) != then.get(key))
+    return f"{name}.{key}", then.get(key), now.get(key)

@@ -3,6 +3,9 @@
 from collections import deque
 from typing import TextIO
 
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
 from transom.run.task import Measures
 from transom.run.training import Callback, Step, Training
 
@@ -19,15 +22,16 @@ class Lines(Callback):
 
     def started(self, training: Training) -> None:
         place, world = training.standing.place, training.world
+        seconds = None if training.finished else training.estimate()  # a matter for all processes
         if not world.leads:
             return
         batches = training.task.batches(place.epoch)
         self.say(
-            f"{training.model.count():,} parameters; {training.updates} updates of about {batches} batches an epoch;"
+            f"{training.model.count():,} parameters, {training.updates} updates, about {batches} batches an epoch,"
             f" {processes(world.size)}"
         )
-        if not training.finished:
-            self.say(f"about {spoken(training.estimate())} in all, judging aside")
+        if seconds is not None:
+            self.say(f"about {spoken(seconds)} to go, judging aside")
 
     def updated(self, training: Training, step: Step) -> None:
         self.recent.append(step)
@@ -59,13 +63,12 @@ class Lines(Callback):
 class Bar(Lines):
     """The same on a terminal: a bar that moves, with the lines that matter above it."""
 
+    bar: Progress | None = None
+
     def started(self, training: Training) -> None:
         super().started(training)
         if not training.world.leads:
             return
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-
         columns = (BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"), TextColumn("{task.fields[told]}"))
         self.bar = Progress(*columns, console=Console(file=self.stream, highlight=False, markup=False))
         self.bar.start()
@@ -74,18 +77,17 @@ class Bar(Lines):
 
     def updated(self, training: Training, step: Step) -> None:
         self.recent.append(step)
-        if training.world.leads:
+        if self.bar is not None:
             self.bar.update(self.row, completed=step.update, told=self.told())
 
     def say(self, text: str) -> None:
-        bar = getattr(self, "bar", None)
-        if bar is None:
+        if self.bar is None:
             super().say(text)
         else:
-            bar.console.print(text, markup=False)
+            self.bar.console.print(text, soft_wrap=True)
 
     def ended(self, training: Training) -> None:
-        if training.world.leads:
+        if self.bar is not None:
             self.bar.stop()
 
 

@@ -9,11 +9,13 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from transom.models import PRESETS
-from transom.models.strict import chosen, nearest, settings
+from transom.models.strict import chosen, settings
 from transom.names import Misfit
 from transom.run.optimizers import OPTIMIZERS
 from transom.run.parallel import WRAPPINGS
 from transom.run.schedules import SCHEDULES
+from transom.text.corpora import FORMATS
+from transom.text.kinds import KINDS
 
 LONGEST = 2**20  # bytes of a recipe
 Count = Annotated[int, Meta(ge=0)]
@@ -121,11 +123,12 @@ SECTIONS: dict[str, type[Struct]] = {
     "judge": Judge,
 }
 TASK_NAMES = ("translate", "write", "classify")
-PRECISIONS = ("float32", "bfloat16", "float16")
+PRECISIONS = ("float32", "bfloat16")
+FOUND_OUT = {"vocabulary": "the tokenizer", "labels": "the examples"}  # of [model], never given
 
 
 def read(path: Path, sets: Sequence[str] = ()) -> Recipe:
-    """The recipe in a file, with `key=value` changes on top; paths in it count from the file's own folder."""
+    """The recipe in a file, with `key=value` changes on top; paths in it count from the present folder."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -168,13 +171,16 @@ def checked(table: dict[str, Any], where: str) -> Recipe:
             settings(kind, section, f"{where}: [{name}]")
     recipe = settings(Recipe, table, where)
     check_choices(recipe, where)
+    check_together(recipe, where)
     return recipe
 
 
 def check_choices(recipe: Recipe, where: str) -> None:
-    """Every choice by name is one that exists, and the run has a length."""
+    """Every choice by name is one that exists."""
     for name, word, known in (
         ("task", recipe.task, TASK_NAMES),
+        ("data.format", recipe.data.format, FORMATS),
+        ("tokens.kind", recipe.tokens.kind, KINDS),
         ("optimizer.kind", recipe.optimizer.kind, OPTIMIZERS),
         ("schedule.kind", recipe.schedule.kind, SCHEDULES),
         ("train.precision", recipe.train.precision, PRECISIONS),
@@ -182,15 +188,33 @@ def check_choices(recipe: Recipe, where: str) -> None:
     ):
         chosen(f"{where}: {name}", word, dict.fromkeys(known))
     preset = recipe.model.get("preset")
-    if preset is not None and preset not in PRESETS:
-        raise Misfit(f"{where}: there is no preset {preset!r}; {nearest(str(preset), PRESETS)}")
+    if preset is not None:
+        chosen(f"{where}: model.preset", str(preset), PRESETS)
+    for name, source in FOUND_OUT.items():
+        if name in recipe.model:
+            raise Misfit(f"{where}: model.{name} comes from {source}, but it is in [model] too; leave it out")
+
+
+def check_together(recipe: Recipe, where: str) -> None:
+    """What is asked for goes together: a length, something to be judged on, and nothing that the task would ignore."""
+    data = recipe.data
     if bool(recipe.train.updates) == bool(recipe.train.epochs):
         raise Misfit(
             f"{where}: a run has a length, but train.updates={recipe.train.updates} and"
             f" train.epochs={recipe.train.epochs}; give one of the two"
         )
-    if recipe.data.valid is None and not recipe.data.held_out:
-        raise Misfit(f"{where}: a model is judged on what it never saw; give data.valid, or data.held_out as a number")
+    if (data.valid is None) == (not data.held_out):
+        came = "neither" if data.valid is None else "both"
+        raise Misfit(
+            f"{where}: a model is judged on what it never saw, data.valid or data.held_out of data.train, but {came}"
+            " came; give one of the two"
+        )
+    if recipe.vectors is not None and recipe.task != "classify":
+        raise Misfit(f"{where}: [vectors] are for task = 'classify', but it is {recipe.task!r}; leave the section out")
+    if data.test and recipe.task == "write":
+        raise Misfit(
+            f"{where}: task = 'write' is judged on data.valid or data.held_out, but data.test={data.test}; leave it out"
+        )
 
 
 def model_settings(recipe: Recipe, vocabulary: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def start_from_vectors(embedding: Embedding, tokenizer: Tokenizer, asked: Vector
             f"the vectors in {asked.file} are {width} wide, but model.d_model is {embedding.d_model};"
             f" set model.d_model = {width}"
         )
-    # What the file has not starts from the same spread, which is what the vectors do not have when scaled by √d_model.
+    # The embedding multiplies by its scale; what comes out of it should be the file's vectors.
     embedding.vectors.data[special:] = found.vectors / embedding.scale
     embedding.vectors.requires_grad_(not asked.frozen)
     return f"{asked.file}: {found.coverage}"

@@ -33,7 +33,7 @@ class Measures:
 
 @runtime_checkable
 class Task(Protocol):
-    """Every task of the table TASKS has these."""
+    """Every task of the table TASKS has these, and `model_kind`, the row of MODELS that it trains."""
 
     def new_model(self) -> Model:
         """The model the recipe describes, with its start parameters."""

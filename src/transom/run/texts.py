@@ -51,12 +51,16 @@ def encoded(model: Model, tokenizer: Tokenizer, texts: Sequence[str], room: int 
     for number, (text, row) in enumerate(zip(texts, rows, strict=True), 1):
         if not text.strip():
             raise Misfit(f"text {number} of {len(texts)} is empty, but there must be something to read; leave it out")
-        if len(row) + room > model.config.longest:
-            raise Misfit(
-                f"text {number} of {len(texts)} has {len(row)} tokens, but the model takes"
-                f" {model.config.longest - room} at most; split it into shorter ones"
-            )
+        check_length(model, row, number, len(texts), room)
     return rows
+
+
+def check_length(model: Model, row: Sequence[int], number: int, count: int, room: int) -> None:
+    if len(row) + room > model.config.longest:
+        raise Misfit(
+            f"text {number} of {count} has {len(row)} tokens, but the model takes {model.config.longest - room} at"
+            " most; split it into shorter ones"
+        )
 
 
 def by_length(rows: Sequence[Sequence[int]]) -> list[np.ndarray]:
@@ -115,12 +119,16 @@ def written_on(
     model: Decoder, tokenizer: Tokenizer, text: str, stream: Callable[[str], None] | None = None, **settings: Any
 ) -> str:
     """What the model writes after a text; `stream` is told each new piece as soon as it is whole letters."""
-    row = encoded(model, tokenizer, [text], room=1)[0] if text else [tokenizer.start]
+    # What a text begins after in training is the end of the one before it.
+    row = tokenizer.encode(text) or [tokenizer.end]
+    check_length(model, row, 1, 1, room=1)
     told = Pieces(tokenizer, stream)
     streamer = None if stream is None else told.token
     tokens = model.generate(torch.tensor([row]), streamer=streamer, tokenizer=tokenizer, **settings)
     assert isinstance(tokens, Tensor)
-    return tokenizer.decode(tokens[0].tolist()[len(row) :])
+    said = tokenizer.decode(tokens[0].tolist()[len(row) :])
+    told.show(said)
+    return said
 
 
 class Pieces:
@@ -134,7 +142,12 @@ class Pieces:
     def token(self, row: int, token: int) -> None:
         self.tokens.append(token)
         text = self.tokenizer.decode(self.tokens)
-        if self.stream is not None and not text.endswith("�") and text.startswith(self.shown):
+        if not text.endswith("�"):
+            self.show(text)
+
+    def show(self, text: str) -> None:
+        """Tell what of a text was not told before."""
+        if self.stream is not None and text.startswith(self.shown) and text != self.shown:
             self.stream(text[len(self.shown) :])
             self.shown = text
 

@@ -60,15 +60,23 @@ def resume(training: Training, steps: Checkpoints | None) -> None:
     if step < 0:
         return
     if found is None:
-        found = checkpoint.read(Path(training.recipe.folder) / STEPS / f"step-{step:08d}")
+        found = checkpoint.read(checkpoint.path_of(Path(training.recipe.folder) / STEPS, step))
     kept.put_back(training, found)
     training.noted(f"going on from update {step}")
 
 
 def run(training: Training, steps: Checkpoints | None, journal: Journal | None) -> None:
     """Update until the run is done, judging and keeping on the way."""
-    for callback in training.callbacks:
-        callback.started(training)
+    try:
+        for callback in training.callbacks:
+            callback.started(training)
+        update_all(training, steps, journal)
+    finally:
+        for callback in training.callbacks:
+            callback.ended(training)
+
+
+def update_all(training: Training, steps: Checkpoints | None, journal: Journal | None) -> None:
     asked = training.recipe.train
     while not training.finished:
         step = training.update()
@@ -82,8 +90,6 @@ def run(training: Training, steps: Checkpoints | None, journal: Journal | None) 
             best = judge(training, step.update, journal)
         if last or best or training.finished or step.update % asked.checkpoint_every == 0:
             keep(training, steps, best)
-    for callback in training.callbacks:
-        callback.ended(training)
 
 
 def judge(training: Training, update: int, journal: Journal | None) -> bool:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -60,8 +61,10 @@ class Training:
             self.wrapped, chosen.kind, chosen.rate, chosen.decay, betas=tuple(chosen.betas), eps=chosen.eps
         )
         self.standing = Standing()
+        # Batches differ in length: one program for all lengths, not one for each.
+        self.loss = torch.compile(task.loss, dynamic=True) if recipe.train.compile else task.loss
 
-    @property
+    @cached_property
     def updates(self) -> int:
         """How many updates the whole run has."""
         asked = self.recipe.train
@@ -104,8 +107,9 @@ class Training:
         for number, batch in enumerate(batches):
             # Dropout from the place in the run: a resumed run draws what an uninterrupted one would have.
             torch.manual_seed(seed_of(self.recipe.seed, self.standing.place.updates + 1, number, self.world.rank))
-            with self.world.quiet(self.wrapped, number + 1 < len(batches)), self.precision():
-                loss, _ = self.world.forward(self.wrapped, self.task.loss, batch)
+            with self.world.quiet(self.wrapped, number + 1 < len(batches)):
+                with self.precision():
+                    loss, _ = self.world.forward(self.wrapped, self.loss, batch)
                 # Processes average their gradients, so each one's share is multiplied up again.
                 (loss * (self.world.size / max(1, targets))).backward()
             total += float(loss.detach())
@@ -158,20 +162,21 @@ class Training:
         return measures
 
     def noted(self, text: str) -> None:
-        for callback in self.callbacks:
+        """Tell the callbacks something, once for all processes."""
+        for callback in self.callbacks if self.world.leads else ():
             callback.noted(text)
 
     def estimate(self, batches: int = 3) -> float:
-        """Seconds that the rest of the run will take, from a few batches tried without an update; a floor, since it
-        leaves judging out."""
+        """Seconds that the rest of the run will take, judging aside, from a few batches tried without an update; every
+        process must ask."""
         self.model.train()
         seconds = []
         for position in range(batches + 1):
             begun = time.perf_counter()
             batch = self.task.batch(0, position % self.task.batches(0), self.world.part)
             with self.precision():
-                loss, _ = self.world.forward(self.wrapped, self.task.loss, batch)
-                loss.backward()
+                loss, _ = self.world.forward(self.wrapped, self.loss, batch)
+            loss.backward()
             self.optimizer.zero_grad(set_to_none=True)
             seconds.append(time.perf_counter() - begun)
         left = self.updates - self.standing.place.updates

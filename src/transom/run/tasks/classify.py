@@ -25,6 +25,8 @@ from transom.text.ragged import Ragged
 class Classify:
     """A text in, one of the labels out that the training examples have."""
 
+    model_kind = "encoder"
+
     def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None], tested: bool = False) -> None:
         self.recipe, self.note = recipe, note
         learned, held_out = examples.learned_and_held_out(recipe, Labelled, tested)
@@ -65,6 +67,12 @@ class Classify:
         return model(tokens, tokens != self.tokenizer.padding)
 
     def judged(self, model: Model, note: Callable[[str], None]) -> Measures:
+        assert isinstance(model, Encoder)
+        if list(model.config.labels) != self.labels:
+            raise Misfit(
+                f"the model tells {', '.join(model.config.labels)} apart, but the examples have"
+                f" {', '.join(self.labels)}; give the data it was trained on"
+            )
         plan = batches(self.held_out.tokens.lengths, self.recipe.train.tokens, 0, 0)
         found = [(self.logits(model, batch), batch.tensors["label"]) for batch in map(self.held_out.batch, plan)]
         said = torch.cat([logits.argmax(dim=-1) for logits, _ in found])

@@ -1,6 +1,5 @@
 """Text to text: translation, summarising, any pairs."""
 
-import math
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -8,9 +7,11 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from transom.equations.losses import perplexity
 from transom.kernels.linear_loss import linear_cross_entropy
 from transom.models import EncoderDecoder, EncoderDecoderConfig, Model
 from transom.models.strict import settings
+from transom.names import Misfit
 from transom.run import examples
 from transom.run.measures import bleu, mean_loss
 from transom.run.recipe import Recipe, model_settings
@@ -22,6 +23,8 @@ from transom.text.ragged import Ragged
 
 class Translate:
     """Source in, target out. The decoder is fed the whole target, shifted right, and learns each next token."""
+
+    model_kind = "encoder_decoder"
 
     def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None], tested: bool = False) -> None:
         self.recipe = recipe
@@ -59,7 +62,7 @@ class Translate:
     def judged(self, model: Model, note: Callable[[str], None]) -> Measures:
         plan = batches(self.held_out.lengths, self.recipe.train.tokens, 0, 0)
         loss = mean_loss(self.smoothed_loss(model, self.held_out.batch(rows), 0.0) for rows in plan)
-        numbers = {"loss": loss, "perplexity": math.exp(loss)}
+        numbers = {"loss": loss, "perplexity": perplexity(loss)}
         if not self.recipe.judge.write:
             return Measures(numbers, "loss", higher_is_better=False)
         assert isinstance(model, EncoderDecoder)
@@ -81,6 +84,11 @@ class Sides:
         short = fitting(np.stack([sources.lengths, targets.lengths], axis=1) + 1, longest)
         if short.left_out:
             note(str(short))
+        if not len(short.rows):
+            raise Misfit(
+                f"there should be pairs of at most {longest} tokens a side, but the shortest of {len(pairs)} has more;"
+                " raise data.longest"
+            )
         self.pairs = [pairs[row] for row in short.rows]
         self.sources, self.targets = sources.chosen(short.rows), targets.chosen(short.rows)
 

@@ -1,13 +1,13 @@
 """Writing on: each next token of a long text."""
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from transom.equations.losses import perplexity
 from transom.kernels.linear_loss import linear_cross_entropy
 from transom.models import Decoder, DecoderConfig, Model
 from transom.models.strict import settings
@@ -23,6 +23,8 @@ from transom.text.examples import Line
 class Write:
     """A stream of tokens, learned in blocks of equal length; `data.held_out` is the number of tokens at its end."""
 
+    model_kind = "decoder"
+
     def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None], tested: bool = False) -> None:
         self.recipe = recipe
         data = recipe.data
@@ -33,10 +35,12 @@ class Write:
             self.held_out = self.stream(line.text for line in examples.read(data, data.valid, Line))
         else:
             self.learned, self.held_out = parted(self.learned, data.held_out, recipe.train.block)
+        block_count(len(self.held_out), recipe.train.block)  # complains if there is not one
+        self.batch(0, 0, slice(0))  # complains if there are too few blocks for a batch
 
-    def stream(self, texts: object) -> np.ndarray:
+    def stream(self, texts: Iterable[str]) -> np.ndarray:
         """All texts behind each other; an end token after each, where there are several."""
-        rows = examples.encoded(self.tokenizer, texts)  # pyright: ignore[reportArgumentType]
+        rows = examples.encoded(self.tokenizer, texts)
         if len(rows) == 1:
             return rows[0]
         return np.concatenate([np.append(row, self.tokenizer.end) for row in rows])
@@ -55,9 +59,8 @@ class Write:
 
     def made(self, stream: np.ndarray, starts: np.ndarray) -> Batch:
         block = self.recipe.train.block
-        rows = np.stack([stream[start : start + block + 1] for start in starts]).astype(np.int64)
-        tokens = torch.from_numpy(rows)
-        return Batch({"tokens": tokens[:, :-1].contiguous(), "next": tokens[:, 1:].contiguous()}, rows.size - len(rows))
+        tokens = torch.from_numpy(stream[starts[:, None] + np.arange(block + 1)].astype(np.int64))
+        return Batch({"tokens": tokens[:, :-1].contiguous(), "next": tokens[:, 1:].contiguous()}, len(starts) * block)
 
     def loss(self, model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
         return self.smoothed_loss(model, batch, self.recipe.train.smoothing)
@@ -75,7 +78,7 @@ class Write:
             starts = starts[: self.recipe.judge.examples]
         parts = (starts[first : first + rows] for first in range(0, len(starts), rows))
         loss = mean_loss(self.smoothed_loss(model, self.made(self.held_out, part), 0.0) for part in parts)
-        return Measures({"loss": loss, "perplexity": math.exp(loss)}, "loss", higher_is_better=False)
+        return Measures({"loss": loss, "perplexity": perplexity(loss)}, "loss", higher_is_better=False)
 
     def save(self, model: Model, folder: Path) -> None:
         model.save_pretrained(folder, tokenizer=self.tokenizer)
