@@ -7,7 +7,7 @@ from torch import Tensor
 
 from transom.names import Misfit
 from transom.run.checkpoint import Checkpoint
-from transom.run.recipe import Recipe
+from transom.run.recipe import Recipe, Train
 from transom.run.states import (
     model_tensors,
     optimizer_settings,
@@ -22,6 +22,7 @@ from transom.run.training import Training
 FREE = {"folder", "judge"}
 FREE_OF_TRAIN = {"updates", "epochs", "threads", "wrapping", "report_every", "judge_every", "checkpoint_every"}
 FREE_OF_TRAIN |= {"keep", "average"}
+FIXED_OF_TRAIN = set(Train.__struct_fields__) - FREE_OF_TRAIN
 
 
 def tensors(training: Training) -> dict[str, dict[str, Tensor]]:
@@ -43,9 +44,9 @@ def state(training: Training) -> dict[str, Any]:
 
 
 def fixed(recipe: dict[str, Any]) -> dict[str, Any]:
-    """The part of a recipe that a run cannot change on its way, as JSON has it."""
+    """The part of a recipe that a run cannot change on its way, as JSON has it; settings of other versions aside."""
     told = msgspec.json.decode(msgspec.json.encode(recipe))
-    train = {name: value for name, value in told["train"].items() if name not in FREE_OF_TRAIN}
+    train = {name: value for name, value in told["train"].items() if name in FIXED_OF_TRAIN}
     return {name: value for name, value in told.items() if name not in FREE} | {"train": train}
 
 

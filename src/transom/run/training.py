@@ -61,8 +61,6 @@ class Training:
             self.wrapped, chosen.kind, chosen.rate, chosen.decay, betas=tuple(chosen.betas), eps=chosen.eps
         )
         self.standing = Standing()
-        # Batches differ in length: one program for all lengths, not one for each.
-        self.loss = torch.compile(task.loss, dynamic=True) if recipe.train.compile else task.loss
 
     @cached_property
     def updates(self) -> int:
@@ -109,7 +107,7 @@ class Training:
             torch.manual_seed(seed_of(self.recipe.seed, self.standing.place.updates + 1, number, self.world.rank))
             with self.world.quiet(self.wrapped, number + 1 < len(batches)):
                 with self.precision():
-                    loss, _ = self.world.forward(self.wrapped, self.loss, batch)
+                    loss, _ = self.world.forward(self.wrapped, self.task.loss, batch)
                 # Processes average their gradients, so each one's share is multiplied up again.
                 (loss * (self.world.size / max(1, targets))).backward()
             total += float(loss.detach())
@@ -175,7 +173,7 @@ class Training:
             begun = time.perf_counter()
             batch = self.task.batch(0, position % self.task.batches(0), self.world.part)
             with self.precision():
-                loss, _ = self.world.forward(self.wrapped, self.loss, batch)
+                loss, _ = self.world.forward(self.wrapped, self.task.loss, batch)
             loss.backward()
             self.optimizer.zero_grad(set_to_none=True)
             seconds.append(time.perf_counter() - begun)
