@@ -1,0 +1,244 @@
+"""Recipes: every setting known and explained, every mistake told with its way out."""
+
+import math
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from transom.models import PRESETS
+from transom.names import Misfit
+from transom.run import recipe as recipes
+from transom.run.recipe import SECTIONS, TASK_NAMES, Recipe, checked, model_settings, put, read
+from transom.run.tasks import TASKS
+from transom.run.train import train
+
+ROOT = Path(__file__).parent.parent.parent
+RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
+
+
+def table(**changes):
+    """The least that a recipe says."""
+    least = {"task": "translate", "folder": "out", "data": {"train": "x.tsv", "format": "tsv", "held_out": 3}}
+    return {**least, "train": {"updates": 7}, **changes}
+
+
+def complaint(given):
+    with pytest.raises(Misfit) as error:
+        checked(given, "mine.toml")
+    return str(error.value)
+
+
+def test_what_is_not_said_has_a_default():
+    recipe = checked(table(), "mine.toml")
+    assert (recipe.seed, recipe.optimizer.kind, recipe.schedule.kind, recipe.train.keep) == (
+        1,
+        "adamw",
+        "inverse_sqrt",
+        3,
+    )
+    assert recipe.vectors is None
+    assert recipe.model == {}
+
+
+def test_the_tasks_of_recipes_are_those_there_are():
+    assert set(TASK_NAMES) == set(TASKS)
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
+def test_every_recipe_that_comes_along_reads(path):
+    assert read(path).folder == f"out/{path.stem}"
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_reference_names_every_setting(section):
+    """Also those it does not set: they stand there behind a #."""
+    text = (ROOT / "recipes/reference.toml").read_text(encoding="utf-8")
+    part = re.search(rf"^(?:# )?\[{section}\](.*?)(?=^(?:# )?\[|\Z)", text, re.DOTALL | re.MULTILINE)
+    assert part is not None
+    named = re.findall(r"^(?:# )?(\w+) = ", part[1], re.MULTILINE)
+    assert sorted(named) == sorted(field.name for field in msgspec.structs.fields(SECTIONS[section]))
+
+
+def test_the_reference_runs_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    recipe = read(ROOT / "recipes/reference.toml", [f"folder={tmp_path}", "train.updates=2", "train.threads=1"])
+    assert train(recipe) == tmp_path / "model"
+    assert (tmp_path / "model" / "model.safetensors").is_file()
+
+
+UNKNOWN = {"data": "trian", "tokens": "vocabluary", "vectors": "fiel", "optimizer": "rat", "schedule": "warmpu"}
+UNKNOWN |= {"train": "update", "judge": "beam"}
+MEANT = {"data": "train", "tokens": "vocabulary", "vectors": "file", "optimizer": "rate", "schedule": "warmup"}
+MEANT |= {"train": "updates", "judge": "beams"}
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_an_unknown_name_in_a_section_tells_the_nearest(section):
+    given = table()
+    given[section] = {**given.get(section, {}), UNKNOWN[section]: 1}
+    assert complaint(given) == (
+        f"mine.toml: [{section}] has no setting {UNKNOWN[section]!r}; did you mean {MEANT[section]!r}?"
+    )
+
+
+def test_an_unknown_name_beside_the_sections_tells_the_nearest():
+    assert complaint(table(optimiser={})) == "mine.toml has no setting 'optimiser'; did you mean 'optimizer'?"
+
+
+CHOICES = "must be one of {}, but got {!r}; did you mean {!r}?"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task": "translat"}, f"task {CHOICES.format('translate, write, classify', 'translat', 'translate')}"),
+        (
+            {"data": {"train": "x", "format": "tvs", "held_out": 3}},
+            f"data.format {CHOICES.format('lines, document, labelled, tsv, jsonl, parallel', 'tvs', 'tsv')}",
+        ),
+        ({"tokens": {"kind": "word"}}, f"tokens.kind {CHOICES.format('bpe, words, characters', 'word', 'words')}"),
+        ({"optimizer": {"kind": "adanw"}}, f"optimizer.kind {CHOICES.format('adamw, adam', 'adanw', 'adamw')}"),
+        (
+            {"schedule": {"kind": "cosin"}},
+            f"schedule.kind {CHOICES.format('inverse_sqrt, cosine, linear, constant', 'cosin', 'cosine')}",
+        ),
+        (
+            {"train": {"updates": 7, "precision": "bfloat61"}},
+            f"train.precision {CHOICES.format('float32, bfloat16', 'bfloat61', 'bfloat16')}",
+        ),
+        ({"train": {"updates": 7, "wrapping": "dpd"}}, f"train.wrapping {CHOICES.format('ddp, fsdp', 'dpd', 'ddp')}"),
+        (
+            {"model": {"preset": "tinny"}},
+            f"model.preset {CHOICES.format('base, tiny, shakespeare_char', 'tinny', 'tiny')}",
+        ),
+        (
+            {"model": {"preset": ["tiny"]}},
+            "model.preset must be one of base, tiny, shakespeare_char, but got \"['tiny']\"; did you mean 'tiny'?",
+        ),
+        ({"train": {}}, "a run has a length, but train.updates=0 and train.epochs=0; give one of the two"),
+        (
+            {"train": {"updates": 7, "epochs": 3}},
+            "a run has a length, but train.updates=7 and train.epochs=3; give one of the two",
+        ),
+        (
+            {"data": {"train": "x", "format": "tsv"}},
+            "a model is judged on what it never saw, data.valid or data.held_out of data.train, but neither came;"
+            " give one of the two",
+        ),
+        (
+            {"data": {"train": "x", "format": "tsv", "valid": "y", "held_out": 3}},
+            "a model is judged on what it never saw, data.valid or data.held_out of data.train, but both came;"
+            " give one of the two",
+        ),
+        (
+            {"vectors": {"file": "glove.txt"}},
+            "[vectors] are for task = 'classify', but it is 'translate'; leave the section out",
+        ),
+        (
+            {"task": "write", "data": {"train": "x", "format": "lines", "held_out": 3, "test": 5}},
+            "task = 'write' is judged on data.valid or data.held_out, but data.test=5; leave it out",
+        ),
+        (
+            {"model": {"vocabulary": 5}},
+            "model.vocabulary comes from the tokenizer, but it is in [model] too; leave it out",
+        ),
+        ({"model": {"labels": ["a"]}}, "model.labels comes from the examples, but it is in [model] too; leave it out"),
+        ({"train": 7}, "train must be a section, but it is 7; write [train]"),
+    ],
+)
+def test_what_does_not_go_together_is_told(changes, message):
+    assert complaint(table(**changes)) == f"mine.toml: {message}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": {"updates": "many"}}, "[train] does not fit: Expected `int`, got `str` - at `$.updates`"),
+        ({"train": {"updates": -1}}, "[train] does not fit: Expected `int` >= 0 - at `$.updates`"),
+        ({"train": {"updates": 7, "accumulate": 0}}, "[train] does not fit: Expected `int` >= 1 - at `$.accumulate`"),
+        ({"optimizer": {"rate": 0.0}}, "[optimizer] does not fit: Expected `float` > 0.0 - at `$.rate`"),
+        ({"optimizer": {"rate": math.nan}}, "[optimizer] does not fit: Expected `float` > 0.0 - at `$.rate`"),
+        ({"data": {"format": "tsv"}}, "[data] does not fit: Object missing required field `train`"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_told(changes, message):
+    assert complaint(table(**changes)) == f"mine.toml: {message}; mend that setting"
+
+
+def test_a_recipe_without_a_task_is_told():
+    given = table()
+    del given["task"]
+    assert complaint(given) == "mine.toml does not fit: Object missing required field `task`; mend that setting"
+
+
+def written(tmp_path, content):
+    path = tmp_path / "mine.toml"
+    path.write_bytes(content)
+    return path
+
+
+def reading(path, *sets):
+    with pytest.raises(Misfit) as error:
+        read(path, sets)
+    return str(error.value)
+
+
+def test_files_that_are_no_recipe_are_told(tmp_path, monkeypatch):
+    gone = tmp_path / "gone.toml"
+    assert reading(gone) == f"the recipe {gone} cannot be read (No such file or directory); name a TOML file"
+    path = written(tmp_path, b"task = ")
+    told = "should be TOML, but Invalid value (at end of document); see recipes/reference.toml"
+    assert reading(path) == f"the recipe {path} {told}"
+    path = written(tmp_path, b"task = '\xff'")
+    assert reading(path).startswith(f"the recipe {path} should be TOML, but 'utf-8' codec can't decode byte 0xff")
+    monkeypatch.setattr(recipes, "LONGEST", 5)
+    path = written(tmp_path, b"a = 123")
+    assert reading(path) == f"the recipe {path} has 7 bytes, but one is at most 5; is it another file?"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("train.updates=100", {"train": {"updates": 100}}),
+        ("optimizer.rate = 1e-3", {"optimizer": {"rate": 1e-3}}),
+        ("optimizer.betas=[0.9, 0.99]", {"optimizer": {"betas": [0.9, 0.99]}}),
+        ("folder=out/mine", {"folder": "out/mine"}),
+        ("folder='out = mine'", {"folder": "out = mine"}),
+        ("folder=a=b", {"folder": "a=b"}),
+        ("judge.write=true", {"judge": {"write": True}}),
+        ("data.train=", {"data": {"train": ""}}),
+    ],
+)
+def test_set_puts_a_value_of_toml_or_a_plain_word(change, expected):
+    found: dict = {}
+    put(found, change)
+    assert found == expected
+
+
+def test_set_goes_on_top_of_the_file(tmp_path):
+    path = written(tmp_path, b"task='write'\nfolder='a'\ndata={train='x',format='lines',held_out=3}\ntrain.updates=5\n")
+    assert read(path).train.updates == 5
+    assert read(path, ["train.updates=6", "train.updates=7", "seed=11"]).train.updates == 7
+    for bad in ("train.updates", "=5", " = 5"):
+        assert reading(path, bad) == f"--set takes key=value, but got {bad!r}; as in --set train.updates=100"
+    told = "goes into 'folder', but that is no section; see recipes/reference.toml"
+    assert reading(path, "folder.name=x") == f"--set folder.name=x {told}"
+    assert reading(path, "train.update=5") == f"{path}: [train] has no setting 'update'; did you mean 'updates'?"
+
+
+def test_a_preset_is_a_start_that_the_recipe_changes():
+    recipe = checked(table(model={"preset": "tiny", "dropout": 0.0}), "mine.toml")
+    expected = {**msgspec.structs.asdict(PRESETS["tiny"](29)), "dropout": 0.0}
+    assert model_settings(recipe, 29) == expected
+
+
+def test_the_table_of_sections_is_whole():
+    plain = {"task", "folder", "seed", "model"}
+    assert {field.name for field in msgspec.structs.fields(Recipe)} - plain == set(SECTIONS)
+
+
+def test_the_reference_is_toml_without_doubt():
+    assert tomllib.loads((ROOT / "recipes/reference.toml").read_text(encoding="utf-8"))["task"] == "translate"
