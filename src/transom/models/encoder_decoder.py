@@ -126,7 +126,7 @@ class EncoderDecoder(Model):
                 f" ask for max_length={self.config.longest} or fewer"
             )
         prompt = tokens.new_full((len(tokens), 1), settings.decoder_start_token_id)
-        real = real_tokens(tokens, real, settings)
+        real = real_tokens(tokens, real, settings, "source source_real")
         ends = Ends(self.target_embedding, self.decoder, self.unembedding)
         return Begun(
             prompt, None, quick(EncoderDecoderSteps(self, tokens, real, prompt), ends, settings.num_beams, self)

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from transom.models.config import Config
+from transom.models.places import check_real
 from transom.models.writing.beam import searched
 from transom.models.writing.chance import Chance
 from transom.models.writing.job import Job
@@ -130,8 +131,11 @@ def check_streamer(settings: GenerationConfig, asked: Asked) -> None:
         )
 
 
-def real_tokens(tokens: Tensor, real: Tensor | None, settings: GenerationConfig) -> Tensor | None:
+def real_tokens(
+    tokens: Tensor, real: Tensor | None, settings: GenerationConfig, words: str = "tokens real"
+) -> Tensor | None:
     """Which tokens are real: as told, or all but padding; None where all are."""
+    check_real(tokens, real, words=words)
     if real is None:
         if settings.pad_token_id in settings.ends:
             return None

@@ -1,0 +1,367 @@
+"""Writing: the same tokens alone and in a batch, quickly and plainly, padded on either side; and every setting."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from models import small
+from models.small import padded, rows
+from models.test_models import every_choice
+
+from transom.models.writing.largest import largest, likeliest
+from transom.models.writing.quick import QuickSteps, hooked
+
+WAYS = {
+    "greedy": {},
+    "penalties": {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2, "min_new_tokens": 4},
+    "sampling": {"do_sample": True, "temperature": 0.9, "top_k": 17, "top_p": 0.95, "min_p": 0.01, "seed": [3, 5, 7]},
+    "beams": {"num_beams": 3, "num_return_sequences": 2},
+    "penalised beams": {"num_beams": 3, "no_repeat_ngram_size": 2, "repetition_penalty": 1.2, "length_penalty": 0.7},
+}
+ENDS = (2, 7, 11)
+
+
+def varied(build):
+    """A model of large random parameters and an output of its own: others write the same token for ever."""
+
+    def built(**parts):
+        model = build(**{"tying": "none"} | parts)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(2.0 if parameter.dim() == 2 else 1.0)
+        return model
+
+    built.__name__ = build.__name__
+    return built
+
+
+decoder, encoder_decoder = varied(small.decoder), varied(small.encoder_decoder)
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(43)
+
+
+def watched(model):
+    """The model with somebody listening, so that it goes through its own forward pass."""
+    model.register_forward_hook(lambda *_: None)
+    assert hooked(model)
+    return model
+
+
+def parts_of(model, tokens, real, **settings):
+    """Each row's tokens without padding, and the scores."""
+    told = {"max_new_tokens": 9, "eos_token_id": ENDS, "return_scores": True} | settings
+    found = model.generate(tokens, real, **told)
+    times = settings.get("num_return_sequences", 1)
+    kept = []
+    for place, row in enumerate(found.sequences.tolist()):
+        front = 0 if real is None or model.kind != "decoder" else int(real.shape[1] - real[place // times].sum())
+        ends = [where for where, token in enumerate(row) if token in ENDS and where >= tokens.shape[1]]
+        kept.append(row[front : ends[0] + 1] if ends and model.kind == "decoder" else row[front:])
+    return [[token for token in row if token != 0] for row in kept], found.scores
+
+
+def assert_quickly_as_plainly(model, settings):
+    tokens, real = padded(rows(7, 3, 5), "left")
+    told = {"max_new_tokens": 7, "eos_token_id": ENDS, "return_scores": True} | settings
+    quick = model.generate(tokens, real, **told)
+    plain = watched(model).generate(tokens, real, **told)
+    assert torch.equal(quick.sequences, plain.sequences)
+    torch.testing.assert_close(quick.scores, plain.scores, rtol=0, atol=2e-5)
+
+
+@every_choice
+def test_quickly_is_plainly_for_all_parts(parts):
+    assert_quickly_as_plainly(decoder(**parts), WAYS["beams"])
+    assert_quickly_as_plainly(encoder_decoder(**parts), WAYS["greedy"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("build", [decoder, encoder_decoder])
+def test_quickly_is_plainly_in_all_ways(build, way):
+    assert_quickly_as_plainly(build(positions="alibi", heads=6, kv_heads=2, d_head=4), WAYS[way])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("build", [decoder, encoder_decoder])
+def test_a_batch_is_each_row_alone_and_padding_may_stand_on_either_side(build, way):
+    model, found = build(positions="relative"), rows(7, 3, 5)
+    together = {side: parts_of(model, *padded(found, side), **WAYS[way]) for side in ("left", "right")}
+    times = WAYS[way].get("num_return_sequences", 1)
+    for place, row in enumerate(found):
+        settings = WAYS[way] | ({"seed": WAYS[way]["seed"][place : place + 1]} if "seed" in WAYS[way] else {})
+        alone, scores = parts_of(model, row[None], None, **settings)
+        here = slice(place * times, (place + 1) * times)
+        for side in ("left", "right"):
+            tokens, of_side = together[side]
+            assert [one[-len(other) :] for one, other in zip(tokens[here], alone, strict=True)] == alone
+            torch.testing.assert_close(of_side[here], scores, rtol=0, atol=2e-5)
+
+
+def test_greedy_takes_the_likeliest_each_time():
+    model, prompt = decoder(), torch.stack(rows(5, 5))
+    tokens = prompt
+    with torch.no_grad():
+        for _ in range(11):
+            tokens = torch.cat([tokens, model(tokens)[:, -1].argmax(dim=1, keepdim=True)], dim=1)
+    assert torch.equal(model.generate(prompt, max_new_tokens=11, eos_token_id=None), tokens)
+    assert len(tokens[:, 5:].unique()) > 2
+
+
+def test_a_translation_takes_the_likeliest_each_time():
+    model, source = encoder_decoder(), torch.stack(rows(5, 5))
+    tokens = torch.full((2, 1), 1)
+    with torch.no_grad():
+        for _ in range(11):
+            tokens = torch.cat([tokens, model(source, tokens)[:, -1].argmax(dim=1, keepdim=True)], dim=1)
+    assert torch.equal(model.generate(source, max_length=12, eos_token_id=None), tokens)
+
+
+def test_a_row_ends_with_its_end_and_padding_follows():
+    model, prompt = decoder(), torch.stack(rows(5, 5, 5))
+    free = model.generate(prompt, max_new_tokens=11, eos_token_id=None)
+    end = int(free[1, 8])
+    found = model.generate(prompt, max_new_tokens=11, eos_token_id=end, pad_token_id=3)
+    for row, whole in zip(found.tolist(), free.tolist(), strict=True):
+        ends = [place for place in range(5, 16) if whole[place] == end]
+        kept = whole[: ends[0] + 1] if ends else whole
+        assert row == (kept + [3] * 16)[: found.shape[1]]
+
+
+def test_scores_of_greedy_writing_are_the_models_own():
+    model, prompt = decoder(), torch.stack(rows(5, 5))
+    found = model.generate(prompt, max_new_tokens=7, eos_token_id=None, length_penalty=0.5, return_scores=True)
+    with torch.no_grad():
+        chances = model(found.sequences)[:, 4:-1].log_softmax(dim=2)
+    own = chances.gather(2, found.sequences[:, 5:, None]).sum(dim=(1, 2)) / 7**0.5
+    torch.testing.assert_close(found.scores, own, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("build", [decoder, encoder_decoder])
+def test_the_score_of_a_beam_is_what_teacher_forcing_gives(build):
+    model, tokens = build(), torch.stack(rows(5, 5, 5))
+    settings = {"num_beams": 5, "num_return_sequences": 5, "length_penalty": 0.6, "eos_token_id": ENDS}
+    found = model.generate(tokens, max_new_tokens=9, return_scores=True, **settings)
+    start = 5 if build is decoder else 1
+    for number, (row, score) in enumerate(zip(found.sequences, found.scores, strict=True)):
+        place = next((place for place in range(start, len(row)) if int(row[place]) in ENDS), len(row) - 1)
+        whole, source = row[None, : place + 1], tokens[number // 5, None]
+        with torch.no_grad():
+            logits = model(whole) if build is decoder else model(source, whole)
+        chances = logits[:, start - 1 : -1].log_softmax(dim=2).gather(2, whole[:, start:, None])
+        assert float(score) == pytest.approx(float(chances.sum()) / (place + 1 - start) ** 0.6, abs=1e-5)
+
+
+def test_the_best_beam_comes_first():
+    model, tokens = decoder(), torch.stack(rows(5, 5))
+    found = model.generate(tokens, max_new_tokens=7, num_beams=5, num_return_sequences=5, return_scores=True)
+    scores = found.scores.view(2, 5)
+    assert torch.equal(scores, scores.sort(dim=1, descending=True).values)
+    assert len({tuple(row) for row in found.sequences.tolist()}) == 10
+    single = model.generate(tokens, max_new_tokens=7, num_beams=5)
+    assert torch.equal(single, found.sequences[::5, : single.shape[1]])
+
+
+def test_the_same_seed_draws_the_same():
+    model, prompt = decoder(), torch.stack(rows(5, 5))
+    settings = {"max_new_tokens": 11, "do_sample": True, "temperature": 3.0}
+    first, again = (model.generate(prompt, seed=5, **settings) for _ in range(2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, model.generate(prompt, seed=6, **settings))
+    other = model.generate(prompt, seed=[5, 6], **settings)
+    assert torch.equal(first, other)
+    torch.manual_seed(7)
+    drawn = model.generate(prompt, **settings)
+    assert not torch.equal(drawn, model.generate(prompt, **settings))
+    torch.manual_seed(7)
+    assert torch.equal(drawn, model.generate(prompt, **settings))
+
+
+def test_sampling_leaves_the_callers_random_numbers_alone():
+    model = decoder()
+    before = torch.random.get_rng_state()
+    model.generate(torch.tensor([[5, 7]]), do_sample=True, seed=3, max_new_tokens=5)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_samples_follow_the_models_probabilities():
+    model, prompt = decoder(), torch.stack(rows(5))
+    settings = {"do_sample": True, "temperature": 1.7, "seed": 11, "max_new_tokens": 1, "eos_token_id": None}
+    drawn = model.generate(prompt, num_return_sequences=4001, **settings)[:, -1]
+    with torch.no_grad():
+        expected = (model(prompt)[0, -1] / 1.7).softmax(dim=0)
+    shares = torch.bincount(drawn, minlength=23) / 4001
+    deviation = (expected * (1 - expected) / 4001).sqrt()
+    assert ((shares - expected).abs() < 4 * deviation + 1e-4).all()
+
+
+def test_a_streamer_is_told_each_token_as_it_comes():
+    model, prompt, told = decoder(), torch.stack(rows(5, 5, 5)), {0: [], 1: [], 2: []}
+    found = model.generate(
+        prompt, max_new_tokens=9, eos_token_id=ENDS, streamer=lambda row, token: told[row].append(token)
+    )
+    for row, tokens in told.items():
+        assert found[row, 5:].tolist() == tokens + [0] * (found.shape[1] - 5 - len(tokens))
+
+
+class Letters:
+    """Tokens 4 … 22 are letters; the others say nothing."""
+
+    def decode(self, ids):
+        return "".join(chr(ord("a") + token - 4) if token >= 4 else "" for token in ids)
+
+
+@pytest.mark.parametrize("settings", [{}, {"num_beams": 3}], ids=["greedy", "beams"])
+def test_a_stop_string_ends_a_row_with_the_token_that_completes_it(settings):
+    model, prompt, letters = decoder(positions="none"), torch.stack(rows(5, 5)), Letters()
+    told = {"max_new_tokens": 11, "eos_token_id": None, "tokenizer": letters} | settings
+    free = model.generate(prompt, **told)
+    stop = letters.decode(free[0, 7:9].tolist())
+    assert len(stop) == 2
+    found = model.generate(prompt, stop_strings=[stop, "zzz"], **told)
+    for row in found.tolist():
+        text = letters.decode(row[5:])
+        assert text.count(stop) <= 1
+        assert stop not in text or text.endswith(stop)
+    if not settings:
+        cut = letters.decode(free[0, 4:].tolist())
+        assert letters.decode(found[0, 4:].tolist()) == cut[: cut.index(stop) + 2]
+
+
+def test_a_stop_string_in_the_prompt_stops_nothing():
+    model, letters = decoder(), Letters()
+    prompt = torch.tensor([[5, 6, 7]])
+    told = {"max_new_tokens": 5, "eos_token_id": None, "tokenizer": letters}
+    free = model.generate(prompt, **told)
+    if "bcd" not in letters.decode(free[0, 1:].tolist()):
+        assert torch.equal(model.generate(prompt, stop_strings="bcd", **told), free)
+
+
+def test_the_end_waits_for_the_fewest_new_tokens():
+    model, prompt = decoder(), torch.stack(rows(5, 5))
+    end = model.generate(prompt, max_new_tokens=1, eos_token_id=None)[:, -1].unique().tolist()
+    assert model.generate(prompt, max_new_tokens=9, eos_token_id=tuple(end)).shape[1] == 6
+    later = model.generate(prompt, max_new_tokens=9, min_new_tokens=4, eos_token_id=tuple(end))
+    assert later.shape[1] >= 10
+    assert not torch.isin(later[:, 5:9], torch.tensor(end)).any()
+
+
+def test_how_long_it_may_become():
+    model, prompt = decoder(longest=13), torch.stack(rows(5, 5))
+    free = {"eos_token_id": None}
+    assert model.generate(prompt, **free).shape == (2, 13)
+    assert model.generate(prompt, max_length=7, **free).shape == (2, 7)
+    assert model.generate(prompt, max_length=7, max_new_tokens=4, **free).shape == (2, 9)
+    assert model.generate(prompt, max_new_tokens=17, **free).shape == (2, 22)
+    assert encoder_decoder(longest=13).generate(prompt, **free).shape == (2, 13)
+
+
+@pytest.mark.parametrize("settings", [{}, {"num_beams": 3}], ids=["greedy", "beams"])
+def test_learned_positions_slide_beyond_the_longest_sequence(settings):
+    model, found = decoder(longest=11, positions="learned"), rows(7, 3)
+    tokens, real = padded(found)
+    together = model.generate(tokens, real, max_new_tokens=17, eos_token_id=None, **settings)
+    assert together.shape == (2, 24)
+    alone = model.generate(found[0][None], max_new_tokens=17, eos_token_id=None, **settings)
+    assert torch.equal(together[:1], alone)
+    if not settings:
+        expected = found[0][None]
+        with torch.no_grad():
+            for _ in range(17):
+                expected = torch.cat([expected, model(expected[:, -11:])[:, -1:].argmax(dim=2)], dim=1)
+        assert torch.equal(alone, expected)
+
+
+def test_a_model_in_training_writes_without_dropout_and_goes_on_training():
+    model, prompt = decoder(dropout=0.5), torch.stack(rows(5, 5))
+    quiet = model.generate(prompt, max_new_tokens=9)
+    model.train()
+    model.stack.blocks[0].eval()
+    assert torch.equal(model.generate(prompt, max_new_tokens=9), quiet)
+    modes = {name: module.training for name, module in model.named_modules()}
+    assert modes[""]
+    assert not modes["stack.blocks.0"]
+    assert modes["stack.blocks.1"]
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_every_hook_is_called():
+    model, called = encoder_decoder(), []
+    model.decoder.blocks[1].cross.register_forward_hook(lambda module, given, result: called.append(result.shape))
+    model.generate(torch.stack(rows(5, 5)), max_new_tokens=7, eos_token_id=None)
+    assert called == [(2, 1, 12)] * 7
+
+
+def test_a_forward_pass_that_somebody_replaced_is_gone_through():
+    model, called = decoder(), []
+    layer = model.stack.blocks[0].attention
+    own = layer.forward
+
+    def replaced(*given, **settings):
+        called.append(1)
+        return own(*given, **settings)
+
+    layer.forward = replaced
+    assert hooked(model)
+    model.generate(torch.stack(rows(5)), max_new_tokens=3, eos_token_id=None)
+    assert len(called) == 3
+
+
+def test_finished_rows_leave_the_batch(monkeypatch):
+    sizes, own = [], QuickSteps.next
+
+    def counted(self, tokens):
+        sizes.append(len(tokens))
+        return own(self, tokens)
+
+    monkeypatch.setattr(QuickSteps, "next", counted)
+    model, prompt = decoder(), torch.stack(rows(*[5] * 7))
+    free = model.generate(prompt, max_new_tokens=9, eos_token_id=None)
+    sizes.clear()
+    end = int(free[0, 6])
+    model.generate(prompt, max_new_tokens=9, eos_token_id=end)
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) > 1
+    left = [[row for row in free[:, 5 : 6 + step].tolist() if end not in row] for step in range(9)]
+    assert sizes == [len(rows_) for rows_ in left if rows_][: len(sizes)]
+
+
+def test_a_source_of_nothing_but_padding_is_no_trouble():
+    model, source = encoder_decoder(), torch.stack(rows(5, 5))
+    real = torch.tensor([[True] * 5, [False] * 5])
+    for settings in ({}, {"num_beams": 3}):
+        found = model.generate(source, real, max_new_tokens=7, eos_token_id=None, **settings)
+        alone = model.generate(source[:1], max_new_tokens=7, eos_token_id=None, **settings)
+        assert torch.equal(found[:1], alone)
+
+
+def test_padding_is_told_by_its_token_unless_said():
+    model = encoder_decoder()
+    source = torch.tensor([[5, 7, 11, 0, 0], [5, 7, 11, 13, 17]])
+    told = {"max_new_tokens": 7, "eos_token_id": None}
+    found = model.generate(source, **told)
+    assert torch.equal(found, model.generate(source, source != 0, **told))
+    assert torch.equal(found[:1], model.generate(source[:1, :3], **told))
+    whole = model.generate(source, torch.ones_like(source, dtype=torch.bool), return_scores=True, **told)
+    assert not torch.allclose(whole.scores, model.generate(source, return_scores=True, **told).scores)
+
+
+@given(st.integers(0, 9999), st.integers(1, 5), st.integers(1, 3), st.integers(1, 700), st.integers(1, 12))
+def test_the_largest_are_those_of_topk(seed, batch, token, vocabulary, k):
+    torch.manual_seed(seed)
+    x = torch.randn(batch, token, vocabulary).masked_fill(torch.rand(batch, token, vocabulary) < 0.3, -torch.inf)
+    plus = torch.randn(batch, token)
+    found = {}
+    for few in (0, 10**9):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("transom.models.writing.largest.FEW", few)
+            found[few] = (*largest(x, plus, k), likeliest(x[:, 0]))
+    whole = (x + plus[..., None]).flatten(1)
+    expected = whole.topk(min(k, whole.shape[1])).values
+    for values, places, first in found.values():
+        assert torch.equal(values, expected)
+        assert torch.equal(whole.gather(1, places), values)
+        assert all(len(set(row)) == len(row) for row in places.tolist())
+        assert torch.equal(first, x[:, 0].argmax(dim=1))
