@@ -24,12 +24,24 @@ def pairs_file(folder: Path, how: str = "reverse", count: int = 300, longest: in
     return path
 
 
-def recipe(folder: Path, data: Path, **sections: dict) -> Recipe:
+def labelled_file(folder: Path, count: int = 200) -> Path:
+    """Texts to tell apart: "many" if most of the letters are a."""
+    draws = random.Random(count)
+    found: set[str] = set()
+    while len(found) < count:
+        letters = [draws.choice("aab" if draws.random() < 0.5 else "abb") for _ in range(draws.choice((5, 7, 11)))]
+        found.add(f"{'many' if letters.count('a') * 2 > len(letters) else 'few'} {' '.join(letters)}\n")
+    path = folder / "labelled.txt"
+    path.write_text("".join(sorted(found)), encoding="utf-8")
+    return path
+
+
+def recipe(folder: Path, file: Path, **sections: dict) -> Recipe:
     """A translator of a few thousand parameters; `sections` are changed on top."""
     table = {
         "task": "translate",
         "folder": str(folder),
-        "data": {"train": str(data), "format": "tsv", "held_out": 20, "longest": 16},
+        "data": {"train": str(file), "format": "tsv", "held_out": 20, "longest": 16},
         "tokens": {"kind": "words", "vocabulary": 40},
         "model": {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_hidden": 32, "heads": 2, "dropout": 0.1},
         "train": {

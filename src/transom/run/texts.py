@@ -42,7 +42,14 @@ def ready(folder: Path, wanted: str) -> Ready:
     if not file.exists():
         raise Misfit(f"{folder} should hold a {TOKENIZER}, but there is none; save the model with its tokenizer")
     # Half-precision files are widened: on a CPU float32 is quicker.
-    return Ready(MODELS[kind].from_pretrained(folder, dtype=torch.float32), Tokenizer.load(file), folder)
+    model, tokenizer = MODELS[kind].from_pretrained(folder, dtype=torch.float32), Tokenizer.load(file)
+    known = model.config.vocabulary  # pyright: ignore[reportAttributeAccessIssue]
+    if tokenizer.size != known:
+        raise Misfit(
+            f"{folder} should hold a tokenizer of {known} tokens, as the model has, but {TOKENIZER} has"
+            f" {tokenizer.size}; save the model with its own tokenizer"
+        )
+    return Ready(model, tokenizer, folder)
 
 
 def encoded(model: Model, tokenizer: Tokenizer, texts: Sequence[str], room: int = 0) -> list[list[int]]:
