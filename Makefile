@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all lint bench clean
+.PHONY: help run test test-all test-kills lint bench clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -21,6 +21,9 @@ test: $(FOR_WORK)  ## the tests, without the slow ones
 
 test-all: $(FOR_WORK)  ## all tests
 	@$(BIN)/python -m pytest
+
+test-kills: $(FOR_WORK)  ## a training run killed 200 times, and the same as one that never was
+	@KILLS=200 $(BIN)/python -m pytest tests/run/test_kills.py
 
 lint: $(FOR_WORK)  ## ruff (lint and format) and pyright
 	@$(BIN)/ruff check

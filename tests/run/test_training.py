@@ -6,9 +6,11 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from small_runs import outcome, pairs_file, recipe
 
 from transom.names import Misfit
+from transom.run.checkpoint import path_of, read
 from transom.run.parallel import World
 from transom.run.tasks import TASKS
 from transom.run.train import train
@@ -164,3 +166,66 @@ def test_a_log_cut_by_a_kill_is_read_up_to_the_cut(tmp_path, data):
     log.write_text(log.read_text() + '{"update": 7, "lo')
     train(recipe(tmp_path / "run", data, train={"updates": 9}))
     assert [json.loads(line)["update"] for line in log.read_text().splitlines()][-1] == 9
+
+
+def test_bfloat16_is_used_for_products_and_the_rest_stays_in_float32(tmp_path, data):
+    plain = training(tmp_path, data, model={"dropout": 0.0})
+    run = training(tmp_path, data, "low", model={"dropout": 0.0}, train={"precision": "bfloat16"})
+    seen = []
+    run.model.decoder.blocks[0].feed_forward.register_forward_hook(lambda module, given, out: seen.append(out.dtype))
+    expected = plain.update().loss
+    found = run.update().loss
+    assert seen == [torch.bfloat16]
+    assert {parameter.dtype for parameter in run.model.parameters()} == {torch.float32}
+    assert found != expected
+    assert found == pytest.approx(expected, rel=0.02)
+    losses = [run.update().loss for _ in range(30)]
+    assert sum(losses[-5:]) < sum(losses[:5])
+
+
+def test_epochs_are_counted_in_batches_of_each(tmp_path, data):
+    run = training(tmp_path, data, train={"updates": 0, "epochs": 3, "accumulate": 2})
+    batches = sum(run.task.batches(epoch) for epoch in range(3))
+    assert run.updates == math.ceil(batches / 2)
+
+
+def test_the_model_is_the_mean_of_the_last_checkpoints_or_the_best_one(tmp_path, data):
+    asked = recipe(tmp_path / "mean", data, train={"updates": 8, "average": 3, "checkpoint_every": 2})
+    kept = {step: read(path_of(tmp_path / "mean" / "checkpoints", step)) for step in (4, 6, 8)} if train(asked) else {}
+    found = load_file(tmp_path / "mean" / "model" / "model.safetensors")
+    for name, tensor in found.items():
+        mean = sum(kept[step].tensors["model"][name].double() for step in kept) / 3
+        assert torch.allclose(tensor.double(), mean, atol=1e-7), name
+    asked = recipe(tmp_path / "best", data, train={"updates": 8, "judge_every": 2}, optimizer={"rate": 0.3})
+    train(asked)
+    judged = {line["update"]: line["judged"]["loss"] for line in outcome(asked)[1] if "judged" in line}
+    best = min(judged, key=lambda update: judged[update])
+    found = load_file(tmp_path / "best" / "model" / "model.safetensors")
+    kept = read(path_of(tmp_path / "best" / "checkpoints", best)).tensors["model"]
+    assert all(torch.equal(tensor, kept[name]) for name, tensor in found.items())
+
+
+def test_what_a_run_may_change_on_its_way(tmp_path, data):
+    train(recipe(tmp_path / "run", data, train={"updates": 3}))
+    free = {
+        "updates": 5,
+        "threads": 1,
+        "wrapping": "fsdp",
+        "report_every": 2,
+        "judge_every": 2,
+        "keep": 5,
+        "average": 2,
+    }
+    train(recipe(tmp_path / "run", data, train=free, judge={"examples": 7}))
+    assert outcome(recipe(tmp_path / "run", data))[1][-1]["update"] == 5
+
+
+def test_a_second_run_on_the_same_folder_is_refused(tmp_path, data):
+    asked = recipe(tmp_path / "run", data, train={"updates": 2})
+
+    class Second(Callback):
+        def updated(self, training, step):
+            train(asked)
+
+    with pytest.raises(Misfit, match=r"checkpoints must belong to one run, but process \d+ is writing to it; wait"):
+        train(asked, callbacks=[Second()])
