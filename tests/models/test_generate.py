@@ -78,6 +78,21 @@ def test_quickly_is_plainly_for_all_parts(parts):
     assert_quickly_as_plainly(encoder_decoder(**parts), WAYS["greedy"])
 
 
+@every_choice
+def test_the_same_tokens_in_a_batch_alone_with_and_without_a_cache(parts):
+    model, found = decoder(**parts), rows(7, 3)
+    told = {"max_new_tokens": 5, "eos_token_id": None}
+    left, right = (model.generate(*padded(found, side), **told) for side in ("left", "right"))
+    assert torch.equal(left, right)
+    for row, together in zip(found, left, strict=True):
+        alone = row[None]
+        with torch.no_grad():
+            for _ in range(5):
+                alone = torch.cat([alone, model(alone)[:, -1:].argmax(dim=2)], dim=1)
+        assert torch.equal(model.generate(row[None], **told), alone)
+        assert torch.equal(together[-alone.shape[1] :], alone[0])
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("build", [decoder, encoder_decoder])
 def test_quickly_is_plainly_in_all_ways(build, way):

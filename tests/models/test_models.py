@@ -29,28 +29,26 @@ every_choice = pytest.mark.parametrize("parts", list(choices()), ids=named)
 
 
 @every_choice
-@pytest.mark.parametrize("side", ["right", "left"])
 @torch.no_grad()
-def test_a_padded_batch_is_each_row_alone(parts, side):
+def test_a_padded_batch_is_each_row_alone(parts):
     found = rows(*LENGTHS)
-    tokens, real = padded(found, side)
     for model in (encoder(**parts), decoder(**parts)):
-        together = model.hidden(tokens, real)
-        for place, row in enumerate(found):
-            torch.testing.assert_close(together[place][real[place]], model.hidden(row[None])[0], **CLOSE)
+        alone = [model.hidden(row[None])[0] for row in found]
+        for side in ("right", "left"):
+            tokens, real = padded(found, side)
+            torch.testing.assert_close(model.hidden(tokens, real)[real], torch.cat(alone), **CLOSE)
 
 
 @every_choice
-@pytest.mark.parametrize("side", ["right", "left"])
 @torch.no_grad()
-def test_a_padded_pair_is_each_pair_alone(parts, side):
+def test_a_padded_pair_is_each_pair_alone(parts):
     model, sources, targets = encoder_decoder(**parts), rows(*LENGTHS), rows(5, 13, 2)
-    (source, source_real), (target, target_real) = padded(sources, side), padded(targets, side)
-    together = model(source, target, source_real, target_real)
-    assert together.shape == (3, 13, 23)
-    for place, (one, other) in enumerate(zip(sources, targets, strict=True)):
-        alone = model(one[None], other[None])[0]
-        torch.testing.assert_close(together[place][target_real[place]], alone, **CLOSE)
+    alone = [model(one[None], other[None])[0] for one, other in zip(sources, targets, strict=True)]
+    for side in ("right", "left"):
+        (source, source_real), (target, target_real) = padded(sources, side), padded(targets, side)
+        together = model(source, target, source_real, target_real)
+        assert together.shape == (3, 13, 23)
+        torch.testing.assert_close(together[target_real], torch.cat(alone), **CLOSE)
 
 
 @every_choice
@@ -78,11 +76,11 @@ def test_packed_documents_may_be_padded():
 
 @every_choice
 @torch.no_grad()
-def test_cached_is_uncached_at_every_split(parts):
+def test_cached_is_uncached_wherever_it_is_split(parts):
     model = decoder(**parts)
     tokens, real = padded(rows(7, 4), "left")
     whole = model(tokens, real)
-    for split in range(1, 7):
+    for split in (1, 4, 6):
         cache = model.new_cache()
         first = model(tokens[:, :split], real[:, :split], cache)
         rest = model(tokens[:, split:], real, cache)
