@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models import small
 from models.small import padded, rows
-from models.test_models import every_choice
+from models.test_models import every_choice, unchecked
 
 from transom.models.writing.largest import largest, likeliest
 from transom.models.writing.quick import QuickSteps, hooked
@@ -78,6 +78,7 @@ def test_quickly_is_plainly_for_all_parts(parts):
     assert_quickly_as_plainly(encoder_decoder(**parts), WAYS["greedy"])
 
 
+@unchecked
 @every_choice
 def test_the_same_tokens_in_a_batch_alone_with_and_without_a_cache(parts):
     model, found = decoder(**parts), rows(7, 3)
