@@ -17,10 +17,10 @@ run: $(FOR_RUN)  ## "The cat sat" through self-attention, every number, in the t
 	@$(BIN)/transom tour
 
 test: $(FOR_WORK)  ## the tests, without the slow ones
-	@$(BIN)/python -m pytest -m "not slow"
+	@$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-all: $(FOR_WORK)  ## all tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2
 
 test-kills: $(FOR_WORK)  ## a training run killed 200 times, and the same as one that never was
 	@KILLS=200 $(BIN)/python -m pytest tests/run/test_kills.py
