@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from transom import equations, kernels, layers, lens, models, text
     from transom.equations.masks import causal, padding, same_document, sliding_window
     from transom.kernels import attend
-    from transom.lens import Sight, sight
+    from transom.lens import Sight, Trace, sight, watch
     from transom.names import Misfit
 
 __version__ = "0.1.0.dev0"
@@ -24,12 +24,15 @@ HOMES = {
     "sliding_window": "transom.equations.masks",
     "sight": "transom.lens",
     "Sight": "transom.lens",
+    "watch": "transom.lens",
+    "Trace": "transom.lens",
     "Misfit": "transom.names",
 }
 
 __all__ = [
     "Misfit",
     "Sight",
+    "Trace",
     "attend",
     "causal",
     "equations",
@@ -42,6 +45,7 @@ __all__ = [
     "sight",
     "sliding_window",
     "text",
+    "watch",
 ]
 
 

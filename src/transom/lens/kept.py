@@ -1,23 +1,65 @@
 """What is kept of one attention, and how any block of its weights follows from it."""
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from transom.equations.blocks import Block
+from transom.kernels import tiles
 from transom.kernels.problem import Problem
 from transom.kernels.tiles import bands
 
 
-class Kept:
-    """Q, K, V with their mask and numbers (the problem), the output, and one log-sum-exp L per row."""
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """What a model used where it joins its heads in one step: their outputs through W_O, of the `real` rows alone."""
 
-    def __init__(self, problem: Problem, output: Tensor, lse: Float[Tensor, "batch heads queries"]) -> None:
+    W_O: Float[Tensor, "d_out any"]
+    bias: Float[Tensor, " d_out"] | None
+    output: Float[Tensor, "batch token d_out"]
+    real: Bool[Tensor, "batch token"] | None = None
+
+
+class Kept:
+    """Q, K, V with their mask and numbers (the problem), the output, and one log-sum-exp L per row.
+
+    Where the model gave no output per head, or no L, they are worked out when they are first asked for. `joined` is
+    what the model used in the place of an output per head; `unproved` says why its output cannot be made again, where
+    it cannot.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        output: Tensor | None,
+        lse: Float[Tensor, "batch heads queries"] | None,
+        joined: Joined | None = None,
+        unproved: str = "",
+    ) -> None:
         self.problem = problem.detached()
-        self.output = output
-        self.lse = lse
+        self.joined = joined
+        self.unproved = unproved
+        if output is not None:
+            self.output = output
+        if lse is not None:
+            self.lse = lse
+
+    @cached_property
+    def solved(self) -> tuple[Tensor, Tensor]:
+        """Output and log-sum-exp, worked out beside the model."""
+        with torch.no_grad():
+            return tiles.solve(self.problem)
+
+    @cached_property
+    def output(self) -> Tensor:
+        return self.solved[0]
+
+    @cached_property
+    def lse(self) -> Float[Tensor, "batch heads queries"]:
+        return self.solved[1]
 
     @cached_property
     def normaliser(self) -> tuple[Tensor, Tensor | None]:

@@ -3,37 +3,83 @@
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
+from transom.equations.blocks import Block
+from transom.equations.heads import joined
 from transom.kernels.tiles import bands, safe_context
-from transom.lens.kept import Kept
+from transom.lens.kept import Joined, Kept
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """The largest |Σⱼ weight · value − output| over all rows, and what it is held to."""
+    """The largest |Σⱼ weight · value − output| over all rows, and what it is held to.
+
+    `unproved` says why, where the output cannot be made again; such a receipt neither holds nor fails.
+    """
 
     difference: float
     tolerance: float
+    unproved: str = ""
 
     @property
     def holds(self) -> bool:
-        return self.difference <= self.tolerance
+        return not self.unproved and self.difference <= self.tolerance
+
+    @property
+    def fails(self) -> bool:
+        return not self.unproved and not self.holds
 
     def __str__(self) -> str:
+        if self.unproved:
+            return f"not checkable: {self.unproved}"
         return f"{'holds' if self.holds else 'FAILS'}: {self.difference:.1e} of {self.tolerance:.1e}"
 
 
 def checked(kept: Kept) -> Receipt:
     """Every row of the output computed again from the weights that would be shown."""
+    if kept.unproved:
+        return Receipt(torch.nan, torch.nan, kept.unproved)
+    if kept.joined is not None:
+        return joined_checked(kept, kept.joined)
     problem, worst = kept.problem, 0.0
     for band in bands(problem):
-        weights, scaled = kept.block_weights(band), problem.dropout_factors(band)
-        again = safe_context(weights if scaled is None else weights * scaled, problem.values_of(band))
-        real = kept.output[band.batch, band.heads, band.rows].detach().to(again.dtype)
-        same = (again == real) | (again.isnan() & real.isnan())
-        apart = torch.where(same, 0.0, (again - real).abs())
-        worst = max(worst, float(torch.nan_to_num(apart, nan=torch.inf).max()))
+        real = kept.output[band.batch, band.heads, band.rows].detach()
+        again = heads_again(kept, band)
+        worst = max(worst, apart(again, real.to(again.dtype)))
     return Receipt(worst, tolerance(kept))
+
+
+def joined_checked(kept: Kept, used: Joined) -> Receipt:
+    """The same for heads that are known only through W_O."""
+    problem = kept.problem
+    again = torch.zeros((*problem.whole[:3], problem.V.shape[3]), dtype=problem.accurate, device=problem.Q.device)
+    for band in bands(problem):
+        again[band.batch, band.heads, band.rows] = heads_again(kept, band)
+    made, real = joined(again, used.W_O.mT.to(again.dtype)), used.output.to(again.dtype)
+    if used.bias is not None:
+        made = made + used.bias.to(again.dtype)
+    if used.real is not None:
+        made, real = made[used.real], real[used.real]
+    reach = float(used.W_O.abs().sum(dim=1).max())
+    grain = (
+        8.0 * torch.finfo(used.output.dtype).eps * float(torch.nan_to_num(real).abs().max()) if real.numel() else 0.0
+    )
+    return Receipt(apart(made, real), tolerance(kept) * max(1.0, reach) + grain)
+
+
+def heads_again(kept: Kept, band: Block) -> Float[Tensor, "batch heads rows d_value"]:
+    """A band of the output from the weights that would be shown."""
+    weights, scaled = kept.block_weights(band), kept.problem.dropout_factors(band)
+    return safe_context(weights if scaled is None else weights * scaled, kept.problem.values_of(band))
+
+
+def apart(again: Tensor, real: Tensor) -> float:
+    """The largest difference; two NaN are alike, one is as far as can be."""
+    same = (again == real) | (again.isnan() & real.isnan())
+    distance = torch.nan_to_num(torch.where(same, 0.0, (again - real).abs()), nan=torch.inf)
+    return float(distance.max()) if distance.numel() else 0.0
 
 
 def tolerance(kept: Kept) -> float:

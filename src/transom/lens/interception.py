@@ -1,0 +1,232 @@
+"""Where every attention passes by: PyTorch's dispatcher, `transom.attend`, and the calls of modules.
+
+A kernel of the dispatcher is wrapped by one that calls it and tells whoever watches what it was given and gave. The
+model runs its own kernels in its own order, so its numbers keep their bits, however it came by its attention function.
+All of it is put in place when the first watcher comes, and taken away when the last one leaves, of any thread; each
+thread hears only itself.
+"""
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.nn.modules import module as modules
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from transom.kernels import door
+from transom.kernels.problem import Problem
+from transom.lens import heard
+from transom.lens.by_hand import of_multihead
+from transom.lens.heard import Heard
+
+SDPA = "scaled_dot_product_attention"
+FLASH = "_scaled_dot_product_flash_attention_for_cpu"
+NATIVE = "_native_multi_head_attention"
+TWICE = "Using `torch.compile"  # … that hooks fire for the compiled module too, which is what ours want
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """Someone who wants to know of each attention, in which modules it ran (outermost first), and as which of them."""
+
+    def hear(self, one: Heard, modules: list[nn.Module], order: int) -> None: ...
+
+
+class Ear(threading.local):
+    """What one thread listens with."""
+
+    def __init__(self) -> None:
+        self.watchers: list[Watcher] = []
+        self.modules: list[nn.Module] = []  # those whose forward is running, outermost first
+        self.told: list[int] = []  # for each of them, how many attentions had been heard when it began
+        self.count = 0
+        self.inside: list[Tensor] | None = None  # within an attention: the log-sum-exps its kernels gave
+
+    def pop(self) -> None:
+        self.modules.pop()
+        self.told.pop()
+
+    @contextmanager
+    def within(self) -> Iterator[list[Tensor]]:
+        """What runs in here belongs to one attention."""
+        before, self.inside = self.inside, []
+        try:
+            yield self.inside
+        finally:
+            self.inside = before
+
+    def tell(self, one: Heard) -> None:
+        order = self.count - self.told[-1] if self.told else 0
+        self.count += 1
+        for watcher in self.watchers:
+            watcher.hear(one, self.modules, order)
+
+
+EAR = Ear()
+
+
+@contextmanager
+def beside() -> Iterator[None]:
+    """Work of our own beside the model's: no gradients, no autocast, and tensors that live on after the block."""
+    with torch.inference_mode(False), torch.no_grad(), torch.autocast("cpu", enabled=False), EAR.within():
+        yield
+
+
+def real(x: object) -> bool:
+    """Whether a tensor holds numbers, and is not one that a compiler traces with."""
+    return isinstance(x, Tensor) and not isinstance(x, FakeTensor | FunctionalTensor) and x.device.type != "meta"
+
+
+def overheard(kernel: Any, told: Callable[..., Heard]) -> Callable[..., Any]:
+    """A kernel that also tells what it did; what runs within it is not told again."""
+
+    def wrapped(keys: Any, *given: Any, **named: Any) -> Any:
+        if not EAR.watchers or EAR.inside is not None or not real(given[0]):
+            return kernel.call_boxed(keys, *given, **named)
+        with EAR.within() as sums:
+            output = kernel.call_boxed(keys, *given, **named)
+        with beside():
+            one = told(output, sums, *given, **named)
+        EAR.tell(one)
+        return output
+
+    return wrapped
+
+
+def overheard_flash(kernel: Any) -> Callable[..., Any]:
+    """The fused kernel: within an attention it gives that its log-sum-exp, on its own it is one."""
+
+    def wrapped(keys: Any, *given: Any, **named: Any) -> Any:
+        output, lse = kernel.call_boxed(keys, *given, **named)
+        if EAR.watchers and real(given[0]):
+            if EAR.inside is not None:
+                EAR.inside.append(lse)
+            else:
+                with beside():
+                    one = heard.of_flash(output, lse, *given, **named)
+                EAR.tell(one)
+        return output, lse
+
+    return wrapped
+
+
+def sdpa_told(output: Tensor, sums: list[Tensor], *given: Any, **named: Any) -> Heard:
+    return heard.of_sdpa(output, sums[0] if len(sums) == 1 else None, *given, **named)
+
+
+def native_told(outputs: tuple[Tensor, Tensor | None], sums: list[Tensor], *given: Any, **named: Any) -> Heard:
+    return heard.of_native(outputs, *given, **named)
+
+
+def at_the_door(problem: Problem, solve: door.Solve) -> tuple[Tensor, Tensor]:
+    """`transom.attend`, told with its mask and bias as they are."""
+    if not EAR.watchers or EAR.inside is not None or not real(problem.Q):
+        return solve(problem)
+    with EAR.within():
+        output, lse = solve(problem)
+    EAR.tell(Heard(problem, output, lse))
+    return output, lse
+
+
+def entered(module: nn.Module, given: tuple[Any, ...]) -> None:
+    if EAR.watchers and not torch.compiler.is_compiling():
+        EAR.modules.append(module)
+        EAR.told.append(EAR.count)
+
+
+def left(module: nn.Module, given: tuple[Any, ...], *rest: Any) -> None:
+    """The end of a module's forward, also by an exception; then its named arguments are not among the rest."""
+    if not EAR.watchers or torch.compiler.is_compiling() or module not in EAR.modules:
+        return
+    while EAR.modules[-1] is not module:
+        EAR.pop()
+    if len(rest) == 2 and isinstance(module, nn.MultiheadAttention) and EAR.told[-1] == EAR.count and real(given[0]):
+        with beside():
+            one = of_multihead(module, given, *rest)
+        EAR.tell(one)
+    EAR.pop()
+
+
+class Installed:
+    """The wrapped kernels and hooks, in place while anybody watches."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.library: torch.library.Library | None = None
+        self.hooks: list[Any] = []
+        # A thread may be about to enter a wrapped kernel while another takes it away: it must not vanish under it.
+        self.alive: list[Any] = []
+        self.silence: Any = None
+
+    def add(self) -> None:
+        with self.lock:
+            self.users += 1
+            if self.users == 1:
+                self.put_up()
+
+    def remove(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                self.take_down()
+
+    def put_up(self) -> None:
+        self.library = torch.library.Library("aten", "IMPL")
+        self.wrap(SDPA, "CompositeImplicitAutograd", lambda kernel: overheard(kernel, sdpa_told))
+        self.wrap(FLASH, "CPU", overheard_flash)
+        self.wrap(NATIVE, "CPU", lambda kernel: overheard(kernel, native_told))
+        self.wrap(NATIVE, "NestedTensorCPU", lambda kernel: overheard(kernel, native_told))
+        self.hooks = [
+            register_module_forward_pre_hook(entered),
+            register_module_forward_hook(left, with_kwargs=True, always_call=True),
+        ]
+        warnings.filterwarnings("ignore", message=TWICE, category=UserWarning)
+        self.silence = warnings.filters[0]
+        door.listener = at_the_door
+
+    def wrap(self, operator: str, key: str, wrapper: Callable[[Any], Callable[..., Any]]) -> None:
+        """Put a wrapper around the kernel of an operator; an alias of keys has the kernel of any one of them."""
+        assert self.library is not None
+        runs_for = "CPU" if key == "CompositeImplicitAutograd" else key
+        kernel = torch.library.get_kernel(f"aten::{operator}", runs_for)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch says once that a kernel is replaced; it is put back
+            self.library.impl(operator, wrapper(kernel), key, with_keyset=True, allow_override=True)
+        self.alive.append(torch.library.get_kernel(f"aten::{operator}", runs_for))
+
+    def take_down(self) -> None:
+        door.listener = None
+        if self.silence in warnings.filters:
+            warnings.filters.remove(self.silence)  # pyright: ignore[reportAttributeAccessIssue]
+        for hook in self.hooks:
+            hook.remove()
+            # PyTorch forgets this one entry, and would go on believing that there are hooks.
+            modules._global_forward_hooks_with_kwargs.pop(hook.id, None)
+        assert self.library is not None
+        self.library._destroy()
+        self.library = None
+
+
+INSTALLED = Installed()
+
+
+@contextmanager
+def listening(watcher: Watcher) -> Iterator[None]:
+    """While the block runs, `watcher` hears each attention of this thread."""
+    INSTALLED.add()
+    EAR.watchers.append(watcher)
+    try:
+        yield
+    finally:
+        EAR.watchers.remove(watcher)
+        if not EAR.watchers:
+            EAR.modules.clear()
+            EAR.told.clear()
+        INSTALLED.remove()

@@ -1,0 +1,88 @@
+"""A Trace: every attention of one run, in the order in which they ran."""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from transom.lens.sight import Sight
+from transom.names import Misfit
+
+Tokens = list[list[str]]
+
+
+class Trace:
+    """The attentions of a run, each under the path of the module it ran in.
+
+    `trace[name]` is the one attention of that name, `trace.all(name)` are all of them where a module ran more than
+    once, `trace[number]` goes by the order of running. `tokens` holds the words of each sequence, if they were given.
+    """
+
+    def __init__(self, tokens: Sequence[str] | Sequence[Sequence[str]] | None = None) -> None:
+        self.tokens = None if tokens is None else sequences(tokens)
+        self.seen: list[tuple[str, Sight]] = []
+
+    def add(self, name: str, sight: Sight) -> None:
+        self.seen.append((name, sight))
+
+    @property
+    def names(self) -> list[str]:
+        """The names, in the order in which they first ran."""
+        return list(dict.fromkeys(name for name, _ in self.seen))
+
+    def __len__(self) -> int:
+        return len(self.seen)
+
+    def __iter__(self) -> Iterator[Sight]:
+        return (sight for _, sight in self.seen)
+
+    def __contains__(self, name: object) -> bool:
+        return any(name == known for known, _ in self.seen)
+
+    def items(self) -> Iterator[tuple[str, Sight]]:
+        """Name and sight of each attention, in the order of running."""
+        return iter(self.seen)
+
+    def all(self, name: str) -> list[Sight]:
+        """Every attention of that name, in the order of running."""
+        found = [sight for known, sight in self.seen if known == name]
+        if not found:
+            raise Misfit(f"no attention ran in {name!r}; {nearest(name, self.names)}")
+        return found
+
+    def __getitem__(self, name: str | int) -> Sight:
+        if isinstance(name, int):
+            if not -len(self) <= name < len(self):
+                raise Misfit(f"{len(self)} attentions were seen, so {name} is none of them; count from 0")
+            return self.seen[name][1]
+        found = self.all(name)
+        if len(found) > 1:
+            raise Misfit(f"{name!r} ran {len(found)} times, so it is not one attention; take trace.all({name!r})[-1]")
+        return found[0]
+
+    def __repr__(self) -> str:
+        return f"Trace({len(self)} attentions: {some(self.names)})"
+
+
+def sequences(tokens: Sequence[str] | Sequence[Sequence[str]]) -> Tokens:
+    """Tokens as one list of words per sequence."""
+    if not isinstance(tokens, str):
+        rows: Any = [tokens] if all(isinstance(one, str) for one in tokens) else tokens
+        if all(isinstance(row, Sequence) and not isinstance(row, str) for row in rows) and all(
+            isinstance(one, str) for row in rows for one in row
+        ):
+            return [list(row) for row in rows]
+    raise Misfit(
+        f"tokens must be a list of words, or one such list per sequence, but got {tokens!r:.60};"
+        " a tokenizer gives them from its ids"
+    )
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """The known names that look most like one, as the end of a sentence."""
+    close = get_close_matches(name, known, n=3, cutoff=0.5)
+    return f"nearest are {some(close)}" if close else f"those that did are {some(known)}"
+
+
+def some(names: list[str], most: int = 6) -> str:
+    listed = ", ".join(repr(name) for name in names[:most])
+    return f"{listed} and {len(names) - most} more" if len(names) > most else listed or "none"

@@ -1,0 +1,289 @@
+"""Watching changes no bit of any model, keeps what ran under its name, and leaves nothing behind."""
+
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.modules import module as modules
+from watched import Overwriting, Plain, Stack, both
+
+import transom
+from transom.kernels import door
+from transom.lens.interception import EAR, INSTALLED
+from transom.models import Decoder, DecoderConfig, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
+
+torch.manual_seed(31)
+X, SOURCE = torch.randn(3, 5, 14), torch.randn(3, 11, 14)
+PADDED = torch.zeros(3, 5, dtype=torch.bool)
+PADDED[0, 3:] = True
+AHEAD = torch.ones(5, 5, dtype=torch.bool).triu(1)
+PARTS = {"d_model": 14, "nhead": 2, "dim_feedforward": 23, "batch_first": True}
+CONTEXTS = {"gradients": torch.enable_grad, "no gradients": torch.no_grad, "inference": torch.inference_mode}
+
+
+def encoder(**named):
+    nested = not named.get("norm_first", False)
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(**PARTS, **named), 2, enable_nested_tensor=nested)
+
+
+def attention(**named):
+    return nn.MultiheadAttention(14, 2, **{"batch_first": True, **named})
+
+
+# A model, what it takes, and how many attentions run.
+MODELS = {
+    "by name": (Plain(), (X,), {}, 1),
+    "causal": (Plain(is_causal=True), (X,), {}, 1),
+    "overwriting": (Overwriting(is_causal=True).requires_grad_(False), (X,), {}, 1),
+    "dropout": (Plain(dropout_p=0.3), (X,), {}, 1),
+    "stack": (Stack(Plain(), Plain(is_causal=True)), (X,), {}, 2),
+    "MultiheadAttention": (attention(), (X, X, X), {}, 1),
+    "MultiheadAttention, masked": (attention(), (X, X, X), {"attn_mask": AHEAD, "key_padding_mask": PADDED}, 1),
+    "MultiheadAttention, cross": (attention(), (X, SOURCE, SOURCE), {}, 1),
+    "MultiheadAttention, tokens first": (attention(batch_first=False), (X, X, X), {}, 1),
+    "MultiheadAttention, no weights": (attention(), (X, X, X), {"need_weights": False}, 1),
+    "MultiheadAttention, dropout": (attention(dropout=0.3), (X, X, X), {}, 1),
+    "MultiheadAttention, extra keys": (attention(add_bias_kv=True, add_zero_attn=True), (X, X, X), {}, 1),
+    "MultiheadAttention, widths": (attention(kdim=3, vdim=7), (X, SOURCE[..., :3], SOURCE[..., :7]), {}, 1),
+    "encoder": (encoder(dropout=0.0), (X,), {}, 2),
+    "encoder, dropout": (encoder(dropout=0.3), (X,), {}, 2),
+    "encoder, norm first": (encoder(norm_first=True), (X,), {"mask": AHEAD}, 2),
+    "encoder, padded": (encoder(dropout=0.0), (X,), {"src_key_padding_mask": PADDED}, 2),
+    "decoder": (
+        nn.TransformerDecoder(nn.TransformerDecoderLayer(**PARTS), 2),
+        (X, SOURCE),
+        {"tgt_mask": AHEAD, "tgt_key_padding_mask": PADDED},
+        4,
+    ),
+    "Transom's layer": (transom.layers.MultiHeadAttention(14, 2, dropout=0.3), (X,), {"causal": True}, 1),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensor")
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("training", [True, False], ids=["training", "running"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_watched_is_unwatched_bit_for_bit_and_every_receipt_fits(kind, training, context):
+    model, given, named, count = MODELS[kind]
+    model.train(training)
+    with CONTEXTS[context]():
+        plain, seen, trace = both(model, *given, **named)
+    assert torch.equal(plain, seen)
+    assert len(trace) == count
+    for sight in trace:
+        receipt = sight.receipt()
+        assert receipt.holds or receipt.unproved
+        assert torch.allclose(sight.weights().sum(-1), torch.ones(()), atol=1e-5)
+        assert not any(x.is_inference() or x.requires_grad for x in (sight.Q, sight.K, sight.V, sight.lse))
+
+
+@pytest.mark.parametrize("kind", ["stack", "dropout", "MultiheadAttention, masked", "encoder, dropout", "decoder"])
+def test_gradients_keep_their_bits(kind):
+    model, given, named, _ = MODELS[kind]
+    model.train()
+    sent = []
+    for watched in (False, True):
+        model.zero_grad()
+        torch.manual_seed(5)
+        if watched:
+            with transom.watch(model):
+                out = model(*given, **named)
+        else:
+            out = model(*given, **named)
+        (out[0] if isinstance(out, tuple) else out).square().sum().backward()
+        sent.append([parameter.grad for parameter in model.parameters()])
+    assert sent[0]
+    assert all(one is not None and torch.equal(one, other) for one, other in zip(*sent, strict=True))
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["fast path", "by hand"])
+@pytest.mark.parametrize(
+    "masks", [{}, {"attn_mask": AHEAD}, {"key_padding_mask": PADDED}, {"attn_mask": AHEAD, "key_padding_mask": PADDED}]
+)
+def test_multihead_attention_agrees_with_its_own_weights(fast, masks):
+    model = attention().eval()
+    with torch.set_grad_enabled(not fast), transom.watch(model) as trace:
+        _, own = model(X, X, X, average_attn_weights=False, **masks)
+    assert torch.allclose(trace[0].weights(), own, atol=1e-6)
+
+
+def test_float_masks_of_multihead_attention_are_added():
+    model = attention()
+    bias, padding = torch.randn(6, 5, 5), torch.zeros(3, 5)
+    padding[1, 4] = -torch.inf
+    with transom.watch(model) as trace:
+        _, own = model(X, X, X, attn_mask=bias, key_padding_mask=padding, average_attn_weights=False)
+    assert torch.allclose(trace[0].weights(), own, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensor")
+def test_the_encoders_fast_path_is_named_and_weighed_like_its_slow_one():
+    model = encoder(dropout=0.0).eval()
+    with torch.no_grad(), transom.watch(model) as fast:
+        model(X, src_key_padding_mask=PADDED)
+    with transom.watch(model) as slow:
+        model(X, src_key_padding_mask=PADDED)
+    assert fast.names == slow.names == ["layers.0.self_attn", "layers.1.self_attn"]
+    assert fast[0].joined is not None
+    assert slow[0].joined is None
+    for name in fast.names:
+        real = ~PADDED[:, None, :, None]
+        assert torch.allclose(fast[name].weights() * real, slow[name].weights() * real, atol=1e-6)
+
+
+CONFIG = {"d_model": 14, "heads": 2, "d_hidden": 23, "dropout": 0.2, "attention_dropout": 0.2}
+TOKENS = torch.randint(1, 19, (3, 5))
+TOKENS[0, 3:] = 0
+OWN = {
+    "encoder": (Encoder(EncoderConfig(vocabulary=19, layers=2, labels=("a", "b", "c"), **CONFIG)), (TOKENS,), 2),
+    "decoder": (Decoder(DecoderConfig(vocabulary=19, layers=3, positions="rotary", d_head=4, **CONFIG)), (TOKENS,), 3),
+    "encoder_decoder": (
+        EncoderDecoder(EncoderDecoderConfig(vocabulary=19, encoder_layers=2, decoder_layers=3, **CONFIG)),
+        (TOKENS, TOKENS[:, :3]),
+        8,
+    ),
+}
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "running"])
+@pytest.mark.parametrize("kind", OWN)
+def test_transoms_models_keep_their_bits_their_masks_and_their_receipts(kind, training):
+    model, given, count = OWN[kind]
+    plain, seen, trace = both(model.train(training), *given)
+    assert torch.equal(plain, seen)
+    assert len(trace) == len(trace.names) == count
+    assert all(sight.receipt().holds for sight in trace), "dropout included: it follows from a seed"
+    if kind == "decoder":
+        assert any(part == transom.causal() for part in trace[0].problem.mask.conjuncts())
+
+
+def test_every_step_of_writing_is_seen():
+    model = OWN["decoder"][0].eval()
+    asked = {"max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False}
+    plain = model.generate(TOKENS[1:2, :2], **asked)
+    with transom.watch(model) as trace:
+        assert torch.equal(model.generate(TOKENS[1:2, :2], **asked), plain)
+    assert len(trace) == 3 * 3
+    assert [sight.K.shape[2] for sight in trace.all(trace.names[0])] == [2, 3, 4]
+    assert all(sight.receipt().holds for sight in trace)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_every_dtype_has_a_receipt_that_holds(dtype):
+    model = Stack(Plain(), Plain(is_causal=True)).to(dtype)
+    plain, seen, trace = both(model, X.to(dtype))
+    assert torch.equal(plain, seen)
+    assert all(sight.receipt().holds and sight.Q.dtype == dtype for sight in trace)
+
+
+@pytest.mark.parametrize("keep", ["qkv", "statistics"])
+def test_autocast_changes_neither_the_model_nor_what_is_worked_out_beside_it(keep):
+    model = Stack(Plain(), Plain(is_causal=True))
+    with torch.autocast("cpu", torch.bfloat16):
+        plain = model(X)
+        with transom.watch(model, keep=keep) as trace:
+            assert torch.equal(model(X), plain)
+    assert all(sight.receipt().holds for sight in trace)
+    assert trace[0].entropy().dtype == torch.float32
+
+
+def test_nothing_is_left_behind_also_by_an_exception():
+    before = torch._C._dispatch_dump("aten::scaled_dot_product_attention")
+
+    class Broken(Plain):
+        def forward(self, x):
+            super().forward(x)
+            raise KeyError("broken")
+
+    model = Stack(Plain(), Broken())
+    with pytest.raises(KeyError), transom.watch(model) as trace:
+        model(X)
+    assert trace.names == ["layers.0", "layers.1"], "what ran before is there to look at"
+    assert torch._C._dispatch_dump("aten::scaled_dot_product_attention") == before
+    assert not modules._has_any_global_hook()
+    assert (INSTALLED.users, INSTALLED.library, door.listener) == (0, None, None)
+    assert (EAR.watchers, EAR.modules, EAR.told, EAR.inside) == ([], [], [], None)
+
+
+def test_a_model_that_fails_and_is_caught_inside_the_block_does_not_confuse_the_names():
+    class Broken(nn.Module):
+        def forward(self, x):
+            raise KeyError("broken")
+
+    model = Stack(Plain(), Broken())
+    with transom.watch(model) as trace:
+        with pytest.raises(KeyError):
+            model(X)
+        model.layers[0](X)
+        F.scaled_dot_product_attention(X, X, X)
+    assert trace.names == ["layers.0", "(no module)"]
+
+
+def test_watches_nest_and_each_keeps_its_own_model():
+    outer, inner = Stack(Plain(), Plain()), Plain()
+    with transom.watch(outer) as whole:
+        with transom.watch(outer.layers[1]) as part, transom.watch(inner) as other:
+            outer(X)
+            inner(X)
+        outer.layers[0](X)
+    assert whole.names == ["layers.0", "layers.1"]
+    assert len(whole) == 3
+    assert (part.names, other.names) == (["(model)"], ["(model)"])
+
+
+def test_each_thread_sees_its_own():
+    ready, found = threading.Barrier(3), {}
+
+    def run(name, model):
+        with transom.watch(model) as trace:
+            ready.wait()
+            for _ in range(20):
+                model(X)
+            ready.wait()
+        found[name] = trace
+
+    models = {str(number): Stack(*(Plain() for _ in range(number))) for number in (1, 2, 3)}
+    threads = [threading.Thread(target=run, args=one) for one in models.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {name: len(trace) for name, trace in found.items()} == {"1": 20, "2": 40, "3": 60}
+    assert INSTALLED.users == 0
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("before", [True, False], ids=["compiled before", "compiled inside"])
+def test_compiled_models_keep_their_bits_and_go_by_order(backend, before):
+    torch._dynamo.reset()
+    model = torch.compile(Stack(Plain(), Plain(is_causal=True)), backend=backend)
+    plain = model(X) if before else model._orig_mod(X)
+    with transom.watch(model) as trace:
+        seen = model(X)
+    assert torch.equal(plain, seen)
+    assert trace.names == ["compiled[0]", "compiled[1]"]
+    assert all(sight.receipt().holds for sight in trace)
+    torch._dynamo.reset()
+
+
+def test_a_mask_that_every_layer_uses_is_kept_once():
+    mask = torch.rand(5, 5) < 0.7
+    mask[:, 0] = True
+    model = Stack(Plain(attn_mask=mask), Plain(attn_mask=mask.clone()), Plain(attn_mask=mask.roll(1)))
+    with transom.watch(model) as trace:
+        model(X)
+    kept = [sight.problem.mask.allowed for sight in trace]
+    assert kept[0] is kept[1]
+    assert kept[0] is not kept[2]
+    assert kept[0].data_ptr() != mask.data_ptr()
+
+
+def test_device_says_where_it_is_kept():
+    model = Plain(attn_mask=torch.randn(5, 5))
+    with transom.watch(model, device="meta") as trace:
+        model(X)
+    sight = trace[0]
+    kept = (sight.Q, sight.K, sight.V, sight.output, sight.lse, sight.problem.bias.source)
+    assert {x.device.type for x in kept} == {"meta"}
