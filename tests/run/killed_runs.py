@@ -72,7 +72,7 @@ def in_peace(run) -> int:
 def main(folder: Path, kills: int, seed: int) -> dict[str, object]:
     pairs_file(folder, count=90)
     chance, moments = random.Random(seed), []
-    # A start that is killed wins two or three updates, and some win none: the run is not at its end before the last kill.
+    # A start that is killed wins two or three updates, and some win none: the end is not reached before the last.
     updates = 4 * kills
     whole = asked(folder, "whole", updates)
     in_peace(whole)
