@@ -8,8 +8,10 @@ from models import small
 from models.small import padded, rows
 from models.test_models import every_choice, unchecked
 
+from transom.layers import POSITIONS
 from transom.models.writing.largest import largest, likeliest
 from transom.models.writing.quick import QuickSteps, hooked
+from transom.models.writing.quick_parts import OwnPast
 
 WAYS = {
     "greedy": {},
@@ -76,6 +78,16 @@ def assert_quickly_as_plainly(model, settings):
 def test_quickly_is_plainly_for_all_parts(parts):
     assert_quickly_as_plainly(decoder(**parts), WAYS["beams"])
     assert_quickly_as_plainly(encoder_decoder(**parts), WAYS["greedy"])
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_quickly_is_plainly_when_keys_are_forgotten(positions, monkeypatch):
+    forgotten, own = [], OwnPast.keep
+    monkeypatch.setattr(OwnPast, "keep", lambda self, kept: (forgotten.append(kept.shape), own(self, kept)))
+    settings = {"num_beams": 5, "num_return_sequences": 5, "max_new_tokens": 29, "eos_token_id": None}
+    assert_quickly_as_plainly(decoder(positions=positions, arrangement="pre_norm"), settings)
+    assert_quickly_as_plainly(encoder_decoder(positions=positions), settings)
+    assert forgotten
 
 
 @unchecked

@@ -57,6 +57,10 @@ class QuickSteps:
 
     def next(self, tokens: Int[Tensor, " batch"]) -> Logits:
         rows, embedding = self.rows, self.embedding
+        kept = rows.unseen()
+        if kept is not None:
+            for part in self.parts:
+                part.keep(kept)
         rows.step()
         x = F.embedding(tokens.view(rows.entries, rows.times), embedding.vectors) * embedding.scale
         x = embedding.positions.embedded(x, rows.at())

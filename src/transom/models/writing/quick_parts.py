@@ -31,7 +31,7 @@ class OwnPast:
         heads, kv_heads = self.heads, self.kv_heads
         folded = self.project(x).view(batch, token, heads + 2 * kv_heads, self.d_head).transpose(1, 2)
         if self.positions is not None:
-            turned = self.positions.turned(folded[:, : heads + kv_heads], self.rows.places[None, -token:])
+            turned = self.positions.turned(folded[:, : heads + kv_heads], self.rows.here)
             folded = torch.cat([turned, folded[:, heads + kv_heads :]], dim=1)
         self.write(folded.narrow(1, heads, 2 * kv_heads))
         held = self.held.narrow(2, 0, self.length)
@@ -55,11 +55,17 @@ class OwnPast:
         if bias is None:
             return allowed
         last = Block((1, self.heads, 1, self.rows.position + 1), device=self.held.device)
-        added = bias.added(last).index_select(3, self.rows.places).to(self.held.dtype)
+        # (heads, prompt, key) of what is added at each key's position, seen as the scores are.
+        added = bias.added(last)[0, :, 0, self.rows.places].to(self.held.dtype).transpose(0, 1)[:, :, None]
         return added if allowed is None else added + allowed
 
     def select(self, entries: Int[Tensor, " any"]) -> None:
         self.held = self.held[entries]
+
+    def keep(self, kept: Int[Tensor, "batch keys"]) -> None:
+        """Go on with these keys and values alone."""
+        places = kept[:, None, :, None].expand(-1, self.held.shape[1], -1, self.d_head)
+        self.held, self.length = self.held.gather(2, places), kept.shape[1]
 
 
 class Source:
@@ -73,6 +79,9 @@ class Source:
     def __call__(self, x: Vectors) -> Vectors:
         Q = self.project(x).view(x.shape[0], x.shape[1], self.heads, self.d_head).transpose(1, 2)
         return self.close(attended(Q, self.K, self.V, self.mask))
+
+    def keep(self, kept: Int[Tensor, "batch keys"]) -> None:
+        """A source stays whole."""
 
     def select(self, entries: Int[Tensor, " any"]) -> None:
         self.K, self.V = self.K[entries], self.V[entries]
