@@ -52,6 +52,13 @@ def test_every_recipe_that_comes_along_reads(path):
     assert read(path).folder == f"out/{path.stem}"
 
 
+def test_the_reverse_recipe_reverses(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    lines = Path(read(ROOT / "recipes/reverse.toml").data.train).read_text(encoding="utf-8").splitlines()
+    assert len(set(lines)) == 3000
+    assert all(line.split("\t")[1] == line.split("\t")[0][::-1] for line in lines)
+
+
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_reference_names_every_setting(section):
     """Also those it does not set: they stand there behind a #."""
