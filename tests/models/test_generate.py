@@ -315,6 +315,19 @@ def test_a_model_in_training_writes_without_dropout_and_goes_on_training():
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
+def test_what_comes_out_can_be_used_anywhere():
+    model, prompt, heard = decoder(), torch.stack(rows(5, 5)), []
+    for settings in ({}, {"num_beams": 3}):
+        found = model.generate(prompt, max_new_tokens=3, return_scores=True, **settings)
+        assert not any(tensor.is_inference() for tensor in found)
+    model(model.generate(prompt, max_new_tokens=3)).sum().backward()
+    model.register_forward_hook(lambda *_: None)
+    model.stack.register_forward_hook(lambda module, given, result: heard.append(result))
+    model.generate(prompt, max_new_tokens=3)
+    assert heard
+    assert not any(tensor.is_inference() for tensor in heard)
+
+
 def test_every_hook_is_called():
     model, called = encoder_decoder(), []
     model.decoder.blocks[1].cross.register_forward_hook(lambda module, given, result: called.append(result.shape))

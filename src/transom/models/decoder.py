@@ -13,7 +13,7 @@ from transom.models.model import Model
 from transom.models.places import allowed, check_documents, check_real, places
 from transom.models.writing.generate import Asked, Begun, Written, flushed, generate, limit, real_tokens
 from transom.models.writing.one_by_one import Streamer
-from transom.models.writing.quick import Ends, quick
+from transom.models.writing.quick import Ends, hooked, quick
 from transom.models.writing.settings import GenerationConfig
 from transom.models.writing.steps import DecoderSteps, SlidingSteps
 from transom.models.writing.stopping import Decodes
@@ -107,10 +107,10 @@ class Decoder(Model):
             raise Misfit("each prompt needs a token, but they are empty; begin with the start token")
         prompt, real = flushed(tokens, real_tokens(tokens, real, settings))
         plain = DecoderSteps(self, prompt, real)
-        steps = quick(plain, Ends(self.embedding, self.stack, self.unembedding), settings.num_beams, self)
+        steps = quick(plain, Ends(self.embedding, self.stack, self.unembedding), settings.num_beams)
         if self.config.positions == "learned" and limit(prompt.shape[1], settings, self.config) > self.config.longest:
             steps = SlidingSteps(steps, plain)
-        return Begun(prompt, real, steps)
+        return Begun(prompt, real, steps, hooked(self))
 
 
 def unembedding(vocabulary: int, d_model: int) -> nn.Parameter:

@@ -13,7 +13,7 @@ from transom.models.model import Model
 from transom.models.places import allowed, check_real, places
 from transom.models.writing.generate import Asked, Begun, Written, generate, limit, real_tokens
 from transom.models.writing.one_by_one import Streamer
-from transom.models.writing.quick import Ends, quick
+from transom.models.writing.quick import Ends, hooked, quick
 from transom.models.writing.settings import GenerationConfig
 from transom.models.writing.steps import EncoderDecoderSteps
 from transom.models.writing.stopping import Decodes
@@ -128,6 +128,5 @@ class EncoderDecoder(Model):
         prompt = tokens.new_full((len(tokens), 1), settings.decoder_start_token_id)
         real = real_tokens(tokens, real, settings, "source source_real")
         ends = Ends(self.target_embedding, self.decoder, self.unembedding)
-        return Begun(
-            prompt, None, quick(EncoderDecoderSteps(self, tokens, real, prompt), ends, settings.num_beams, self)
-        )
+        steps = quick(EncoderDecoderSteps(self, tokens, real, prompt), ends, settings.num_beams)
+        return Begun(prompt, None, steps, hooked(self))

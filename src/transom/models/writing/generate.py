@@ -43,6 +43,7 @@ class Begun(NamedTuple):
     prompt: Int[Tensor, "batch token"]
     real: Bool[Tensor, "batch token"] | None
     steps: Steps
+    listened: bool  # whether the steps go through the model's own forward pass, where somebody listens
 
 
 @runtime_checkable
@@ -77,12 +78,15 @@ def generate(
             stopping=Stopping(settings, asked.tokenizer, device),
             scored=asked.scored,
         )
-        if settings.num_beams > 1:
-            found = searched(job, begun.steps)
-        else:
-            chance = Chance(seeds(asked.seed, len(job.prompt) * settings.num_return_sequences))
-            found = written(job, begun.steps, chance if settings.do_sample else None, asked.streamer)
-    return Written(*found) if asked.scored else found[0]
+        # Inference mode makes every operation cheaper; who listens to the model gets tensors that can be used anywhere.
+        with torch.inference_mode(not begun.listened):
+            if settings.num_beams > 1:
+                found = searched(job, begun.steps)
+            else:
+                chance = Chance(seeds(asked.seed, len(job.prompt) * settings.num_return_sequences))
+                found = written(job, begun.steps, chance if settings.do_sample else None, asked.streamer)
+        sequences, scores = (tensor.clone() for tensor in found)
+    return Written(sequences, scores) if asked.scored else sequences
 
 
 @contextmanager

@@ -87,10 +87,10 @@ def added(real: Bool[Tensor, "batch source"] | None, like: Tensor) -> Float[Tens
     return None if real is None else like.new_zeros(real.shape).masked_fill(~real, -torch.inf)[:, None, None]
 
 
-def quick(plain: DecoderSteps | EncoderDecoderSteps, ends: Ends, beams: int, model: nn.Module) -> Steps:
+def quick(plain: DecoderSteps | EncoderDecoderSteps, ends: Ends, beams: int) -> Steps:
     """The quick way where it gives the same; the plain one where somebody listens, or where a row may look nowhere."""
     source = plain.source_real
-    if hooked(model) or (source is not None and not bool(source.any(dim=1).all())):
+    if hooked(plain.model) or (source is not None and not bool(source.any(dim=1).all())):
         return plain
     return QuickSteps(plain, ends, beams)
 
