@@ -79,7 +79,7 @@ def generate(
             scored=asked.scored,
         )
         # Inference mode makes every operation cheaper; who listens to the model gets tensors that can be used anywhere.
-        with torch.inference_mode(not begun.listened):
+        with torch.no_grad() if begun.listened else torch.inference_mode():
             if settings.num_beams > 1:
                 found = searched(job, begun.steps)
             else:
