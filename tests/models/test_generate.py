@@ -9,6 +9,7 @@ from models.small import padded, rows
 from models.test_models import every_choice, unchecked
 
 from transom.layers import POSITIONS
+from transom.lens.watch import watch
 from transom.models.writing.largest import largest, likeliest
 from transom.models.writing.quick import QuickSteps, hooked
 from transom.models.writing.quick_parts import OwnPast
@@ -326,6 +327,18 @@ def test_what_comes_out_can_be_used_anywhere():
     model.generate(prompt, max_new_tokens=3)
     assert heard
     assert not any(tensor.is_inference() for tensor in heard)
+
+
+@pytest.mark.parametrize("settings", [{}, {"num_beams": 3}], ids=["greedy", "beams"])
+def test_whoever_watches_sees_every_step_of_every_attention(settings):
+    model, source = encoder_decoder(), torch.stack(rows(5, 5))
+    told = {"max_new_tokens": 7, "eos_token_id": None} | settings
+    unwatched = model.generate(source, **told)
+    with watch(model) as trace:
+        assert torch.equal(model.generate(source, **told), unwatched)
+    for layer in range(2):
+        for part in ("attention", "cross"):
+            assert len(trace.all(f"decoder.blocks.{layer}.{part}")) == 7
 
 
 def test_every_hook_is_called():

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.modules import module as everywhere
 
+from transom.kernels import door
 from transom.layers import Arrangement, Embedding, Stack
 from transom.models.writing.bare import bare, unembedded
 from transom.models.writing.quick_parts import OwnPast, Source
@@ -97,7 +98,7 @@ def quick(plain: DecoderSteps | EncoderDecoderSteps, ends: Ends, beams: int) -> 
 
 def hooked(model: nn.Module) -> bool:
     """Whether a forward pass of this model is listened to, or replaced: then it must be gone through."""
-    of_all = (everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks)
+    of_all = (everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks, door.listener)
     if any(of_all) or torch._C._len_torch_function_stack():
         return True
     return any(
