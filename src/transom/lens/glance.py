@@ -1,6 +1,7 @@
 """A Glance: what is kept of an attention when only its statistics are: numbers per row and per key, no Q, K, V."""
 
 import torch
+from torch import Tensor
 
 from transom.kernels.problem import Problem
 from transom.lens.receipt import Receipt
@@ -13,14 +14,25 @@ class Glance(Sight):
     """A Sight of which only the log-sum-exp, the statistics and the receipt are left, worked out as it went by."""
 
     def __init__(self, sight: Sight, device: torch.device | None = None) -> None:
-        self.whole = sight.problem.whole
-        # Never a tensor of the model itself: a copy, wherever it is kept.
-        self.lse = sight.lse.to(device, copy=True)
         found = sight.statistics
-        self.statistics = Statistics(
-            *(x.to(device) for x in (found.entropy, found.peak, found.distance, found.received))
+        parts = (found.entropy, found.peak, found.distance, found.received)
+        # Never a tensor of the model itself: a copy, wherever it is kept.
+        self.hold(
+            sight.problem.whole,
+            sight.lse.to(device, copy=True),
+            Statistics(*(x.to(device) for x in parts)),
+            sight.receipt(),
         )
-        self.proof = sight.receipt()
+
+    @classmethod
+    def of(cls, whole: tuple[int, int, int, int], lse: Tensor, statistics: Statistics, proof: Receipt) -> "Glance":
+        """One of numbers that are known."""
+        self = cls.__new__(cls)
+        self.hold(whole, lse, statistics, proof)
+        return self
+
+    def hold(self, whole: tuple[int, int, int, int], lse: Tensor, statistics: Statistics, proof: Receipt) -> None:
+        self.whole, self.lse, self.statistics, self.proof = whole, lse, statistics, proof
 
     @property
     def problem(self) -> Problem:  # pyright: ignore[reportIncompatibleVariableOverride]

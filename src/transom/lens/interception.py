@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -146,11 +146,16 @@ def left(module: nn.Module, given: tuple[Any, ...], *rest: Any) -> None:
         return
     while EAR.modules[-1] is not module:
         EAR.pop()
-    if len(rest) == 2 and isinstance(module, nn.MultiheadAttention) and EAR.told[-1] == EAR.count and real(given[0]):
+    if len(rest) == 2 and is_multihead(module) and EAR.told[-1] == EAR.count:
         with beside():
             one = of_multihead(module, given, *rest)
         EAR.tell(one)
     EAR.pop()
+
+
+def is_multihead(module: nn.Module) -> TypeGuard[nn.MultiheadAttention]:
+    """Whether it is PyTorch's own layer; one with another `forward` takes and gives who knows what."""
+    return isinstance(module, nn.MultiheadAttention) and type(module).forward is nn.MultiheadAttention.forward
 
 
 class Installed:

@@ -1,10 +1,13 @@
 """A Trace: every attention of one run, in the order in which they ran."""
 
+import os
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from transom.lens.sight import Sight
+from transom.lens.trace_file import read, written
 from transom.names import Misfit
 
 Tokens = list[list[str]]
@@ -58,6 +61,17 @@ class Trace:
         if len(found) > 1:
             raise Misfit(f"{name!r} ran {len(found)} times, so it is not one attention; take trace.all({name!r})[-1]")
         return found[0]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to one safetensors file: names, tokens and masks in the header, numbers as float32."""
+        written(Path(path), self.tokens, self.seen)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Trace":
+        """Read what `save` wrote; a file that is damaged or made up is an error that says so."""
+        trace = cls()
+        trace.tokens, trace.seen = read(Path(path))
+        return trace
 
     def __repr__(self) -> str:
         return f"Trace({len(self)} attentions: {some(self.names)})"

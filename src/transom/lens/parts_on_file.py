@@ -1,0 +1,95 @@
+"""Masks and biases as plain data and back: what kind each is, its numbers, and which tensors of the file it holds."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transom.equations.biases import Bias, DistanceBias, GivenBias, TableBias
+from transom.equations.masks import Both, Causal, Either, Given, Mask, Padding, SameDocument, SlidingWindow
+from transom.kernels.checks import broadcastable
+from transom.names import Misfit, spelled
+
+Whole = tuple[int, int, int, int]
+MASKS: dict[str, type[Mask]] = {
+    kind.__name__: kind for kind in (Both, Either, Causal, SlidingWindow, SameDocument, Padding, Given)
+}
+BIASES: dict[str, type[Bias]] = {kind.__name__: kind for kind in (GivenBias, DistanceBias, TableBias)}
+DEEPEST = 50  # masks within masks
+
+
+def plain(part: Mask | Bias, place: Callable[[Tensor], str]) -> dict[str, Any]:
+    """A part as plain data; `place` puts a tensor into the file and gives its name there."""
+    kind = type(part).__name__
+    if {**MASKS, **BIASES}.get(kind) is not type(part):
+        raise Misfit(
+            f"a trace file holds masks and biases of {', '.join((*MASKS, *BIASES))}, but this one is a {kind};"
+            " give a bool or float tensor to the attention instead"
+        )
+    data: dict[str, Any] = {"kind": kind}
+    for field in fields(part):  # pyright: ignore[reportArgumentType]
+        value = getattr(part, field.name)
+        if isinstance(value, Tensor):
+            data[field.name] = place(value)
+        else:
+            data[field.name] = plain(value, place) if isinstance(value, Mask | Bias) else value
+    return data
+
+
+def mask_from(data: object, tensor: Callable[[object], Tensor], whole: Whole, depth: int = 0) -> Mask:
+    """The mask that plain data tells of, once it is found to fit."""
+    kind, given = told(data, MASKS)
+    if depth > DEEPEST:
+        raise Misfit(f"masks may be within {DEEPEST} others, but one is deeper")
+    if kind in (Both, Either):
+        left, right = (mask_from(given[side], tensor, whole, depth + 1) for side in ("left", "right"))
+        return kind(left, right)  # pyright: ignore[reportCallIssue]
+    if kind is Causal:
+        return Causal(None if given["start"] is None else whole_number(given["start"], -(2**40)))
+    if kind is SlidingWindow:
+        return SlidingWindow(whole_number(given["width"], 1))
+    held = tensor(next(iter(given.values())))
+    if kind is Given:
+        return Given(of_dtype(broadcastable("a mask", held, whole, held.device), torch.bool, 4))
+    mask = kind(of_dtype(held, torch.bool if kind is Padding else torch.int64, 2))  # pyright: ignore[reportCallIssue]
+    mask.check(whole, held.device)
+    return mask
+
+
+def bias_from(data: object, tensor: Callable[[object], Tensor], whole: Whole) -> Bias:
+    """The bias that plain data tells of, once it is found to fit."""
+    kind, given = told(data, BIASES)
+    held = tensor(given["source"])
+    if kind is GivenBias:
+        return GivenBias(of_dtype(broadcastable("a bias", held, whole, held.device), torch.float32, 4))
+    held = of_dtype(held, torch.float32, 1 if kind is DistanceBias else 2)
+    if kind is TableBias and held.shape[1] % 2 == 0:
+        raise Misfit(f"a TableBias needs an odd number of distances, but it is {spelled(held, 'heads distances')}")
+    bias = kind(held)  # pyright: ignore[reportCallIssue]
+    bias.check(whole, held.device)
+    return bias
+
+
+def told(data: object, kinds: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Which of the kinds it is, and its fields: those of that kind, no more and no fewer."""
+    kind = kinds.get(str(data.get("kind"))) if isinstance(data, dict) else None
+    if kind is None or not isinstance(data, dict):
+        raise Misfit(f"expected one of {', '.join(kinds)}, but got {data!r:.60}")
+    names = {field.name for field in fields(kind)}
+    if set(data) != {"kind", *names}:
+        raise Misfit(f"a {kind.__name__} has {', '.join(sorted(names))}, but got {', '.join(map(str, sorted(data)))}")
+    return kind, {name: data[name] for name in names}
+
+
+def whole_number(value: object, least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= 2**40:
+        raise Misfit(f"expected a whole number of {least} or more, but got {value!r:.60}")
+    return value
+
+
+def of_dtype(x: Tensor, dtype: torch.dtype, axes: int) -> Tensor:
+    if x.dtype != dtype or x.dim() != axes:
+        raise Misfit(f"expected {dtype} with {axes} axes, but got {x.dtype} {tuple(x.shape)}")
+    return x
