@@ -10,6 +10,7 @@ from models.test_models import every_choice, unchecked
 
 from transom.layers import POSITIONS
 from transom.lens.watch import watch
+from transom.models.writing.bare import PACKED, unembedded
 from transom.models.writing.largest import largest, likeliest
 from transom.models.writing.quick import QuickSteps, hooked
 from transom.models.writing.quick_parts import OwnPast
@@ -419,3 +420,26 @@ def test_the_largest_are_those_of_topk(seed, batch, token, vocabulary, k):
         assert torch.equal(whole.gather(1, places), values)
         assert all(len(set(row)) == len(row) for row in places.tolist())
         assert torch.equal(first, x[:, 0].argmax(dim=1))
+
+
+@pytest.mark.parametrize("rows_", [1, 2, 5, 37])
+def test_a_large_output_gives_the_same_packed(rows_):
+    parameter, x = torch.randn(2053, 128), torch.randn(rows_, 128)
+    assert parameter.numel() >= PACKED
+    expected = x.double() @ parameter.double().mT
+    for packed_for in (1, rows_, 3 * rows_):
+        found = unembedded(parameter, packed_for)(x)
+        torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("settings", [{}, {"num_beams": 3}], ids=["greedy", "beams"])
+@pytest.mark.parametrize("build", [decoder, encoder_decoder])
+def test_numbers_of_other_kinds(build, settings):
+    model, (tokens, real) = build(positions="alibi"), padded(rows(7, 3), "left")
+    told = {"max_new_tokens": 5, "eos_token_id": None} | settings
+    found = model.generate(tokens, real, **told)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert model.generate(tokens, real, **told).shape == found.shape
+    assert torch.equal(model.double().generate(tokens, real, **told), found)
+    for dtype in (torch.bfloat16, torch.float16):
+        assert model.to(dtype).generate(tokens, real, **told).shape == found.shape

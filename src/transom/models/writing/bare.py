@@ -47,7 +47,7 @@ def unembedded(parameter: Tensor, rows: int) -> Map:
     """
     known = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     fits = parameter.device.type == "cpu" and parameter.dtype == torch.float32 and parameter.numel() >= PACKED
-    if rows == 1 or not (known and fits):
+    if rows == 1 or not (known and fits) or torch.is_autocast_enabled("cpu"):
         return lambda x: F.linear(x, parameter)
     product = torch.ops.mkldnn._linear_pointwise.default
     packed = torch.ops.mkldnn._reorder_linear_weight.default(parameter.detach(), rows)
