@@ -53,7 +53,7 @@ class Search:
         self.job, self.beams = job, job.settings.num_beams
         # Enough that as many as there are beams go on, even if all the best ones end.
         self.candidates = max(2, 1 + len(job.settings.ends)) * self.beams
-        self.tokens, self.real = job.prompt, job.real
+        self.tokens = job.prompt
         self.scores = torch.zeros(len(job.prompt), 1, device=job.prompt.device)
         self.entries = list(range(len(job.prompt)))  # the prompts that are not finished
         self.finished = [Finished(self.beams) for _ in self.entries]
