@@ -122,3 +122,32 @@ SDPA = {
         attentions=6,
     ),
 }
+
+GPT_NEO = {**SMALL, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]], "window_size": 5}
+GPT_NEO = {word: size for word, size in GPT_NEO.items() if word not in {"num_hidden_layers", "num_attention_heads"}}
+
+# Those whose eager attention goes through Hugging Face's interface, and can be had no other way.
+INTERFACE = {
+    "Gemma 2, soft-capped": causal("Gemma2", {**WINDOWED, "attn_logit_softcapping": 5.0}),
+    "GPT-OSS, with sinks": causal(
+        "GptOss", {**GROUPED, "head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1}
+    ),
+    "ESM": plain("Esm", {**SMALL, "pad_token_id": 0, "mask_token_id": 3}),
+}
+
+# Those that compute their softmax by hand: only their weights are seen.
+BY_HAND = {
+    "GPT-J": causal("GPTJ", {**GPT, "rotary_dim": 4}),
+    "CodeGen": causal("CodeGen", {**GPT, "rotary_dim": 4}),
+    "GPT-Neo": causal("GPTNeo", GPT_NEO),
+    "BLOOM, ALiBi": causal("Bloom", {"vocab_size": 97, "hidden_size": 32, "n_layer": 2, "n_head": 4}),
+    "MPT, ALiBi": causal("Mpt", {"vocab_size": 97, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 64}),
+    "MPNet": plain("MPNet", SMALL),
+    "DeBERTa, disentangled": plain(
+        "DebertaV2", {**SMALL, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}, grown=1.0
+    ),
+    "XLNet": plain("XLNet", {"vocab_size": 97, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 37}),
+    "BigBird": plain("BigBird", {**SMALL, "attention_type": "original_full"}),
+    "RoFormer": plain("RoFormer", {**SMALL, "embedding_size": 32}),
+}
+CHUNKED = plain("Longformer", {**SMALL, "attention_window": 4})

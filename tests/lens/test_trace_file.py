@@ -43,7 +43,13 @@ class Multihead(nn.Module):
         return self.inner(x, x, x, key_padding_mask=~REAL)
 
 
+class HandmadeAttention(nn.Module):
+    def forward(self, x):
+        return (x @ x.mT).softmax(-1) @ x
+
+
 MODELS = {
+    "weights alone": HandmadeAttention(),
     "plain": Plain(),
     "causal": Stack(Plain(is_causal=True), Plain(attn_mask=torch.randn(5, 5))),
     "dropout of PyTorch": Plain(dropout_p=0.5),

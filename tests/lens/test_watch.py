@@ -287,3 +287,48 @@ def test_device_says_where_it_is_kept():
     sight = trace[0]
     kept = (sight.Q, sight.K, sight.V, sight.output, sight.lse, sight.problem.bias.source)
     assert {x.device.type for x in kept} == {"meta"}
+
+
+class HandmadeAttention(nn.Module):
+    """Softmax by hand, in three or four axes, as a function or as a module."""
+
+    def __init__(self, axes, softmax, heads=None):
+        super().__init__()
+        self.axes, self.softmax = axes, softmax
+        if heads is not None:
+            self.num_heads = heads
+
+    def forward(self, x):
+        x = x.unflatten(-1, (2, 7)).transpose(1, 2)
+        x = x.flatten(0, 1) if self.axes == 3 else x
+        self.own = self.softmax(x @ x.mT)
+        return (self.own @ x).reshape(3, 2, 5, 7).transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("softmax", [lambda x: x.softmax(-1), nn.Softmax(dim=-1)], ids=["function", "module"])
+@pytest.mark.parametrize(
+    ("axes", "heads", "shape"), [(3, None, (1, 6)), (3, 2, (3, 2)), (4, None, (3, 2)), (4, 2, (3, 2))]
+)
+def test_a_softmax_by_hand_in_a_module_named_after_attention_is_seen(axes, heads, shape, softmax):
+    model = Stack(HandmadeAttention(axes, softmax, heads), Plain())
+    plain, seen, trace = both(model, X)
+    assert torch.equal(plain, seen)
+    assert trace.names == ["layers.0", "layers.1"]
+    assert trace[0].weights().shape == (*shape, 5, 5)
+    assert torch.allclose(trace[0].weights().flatten(), model.layers[0].own.flatten(), atol=1e-6)
+
+
+def test_a_layer_of_pytorch_with_a_forward_of_its_own_is_seen_by_its_weights():
+    class Own(nn.MultiheadAttention):
+        def forward(self, x):
+            return super().forward(x, x, x, average_attn_weights=False)
+
+    model = Own(14, 2, batch_first=True)
+    with transom.watch(model) as trace:
+        _, own = model(X)
+    assert torch.allclose(trace[0].weights(), own, atol=1e-6)
+
+
+def test_softmax_elsewhere_is_not_taken_for_attention():
+    model = Stack(Plain(), nn.Softmax(dim=-1), nn.Sequential(nn.Linear(14, 14), nn.Softmax(dim=-1)))
+    assert both(model, X)[2].names == ["layers.0"]

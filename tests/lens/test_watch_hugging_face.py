@@ -6,7 +6,7 @@ import torch
 pytest.importorskip("transformers")
 
 import architectures
-from architectures import MASK, SDPA
+from architectures import BY_HAND, CHUNKED, INTERFACE, MASK, SDPA
 
 import transom
 
@@ -54,3 +54,81 @@ def test_generation_with_a_cache_keeps_its_tokens_and_every_step():
         steps = trace.all(name)
         assert [(sight.Q.shape[2], sight.K.shape[2]) for sight in steps] == [(11, 11), (1, 12), (1, 13), (1, 14)]
         assert all(sight.receipt().holds for sight in steps)
+
+
+def watched_eager(one):
+    """The model's own weights, and the trace of an eager run that kept its bits."""
+    model = one.built("eager")
+    with torch.no_grad():
+        expected = own_weights(model(**one.inputs, output_attentions=True))
+        plain = model(**one.inputs)[0]
+        with transom.watch(model) as trace:
+            seen = model(**one.inputs)[0]
+    assert torch.equal(plain, seen)
+    assert len(trace) == len(expected) == one.attentions
+    for sight, weights in zip(trace, expected, strict=True):
+        assert torch.allclose(sight.weights(), weights, atol=1e-5), "padded rows included"
+    return trace
+
+
+@pytest.mark.parametrize("name", [*SDPA, *INTERFACE])
+def test_eager_attention_is_seen_through_the_interface(name):
+    trace = watched_eager({**SDPA, **INTERFACE}[name])
+    if name == "Falcon":  # has an eager function of its own
+        assert all(sight.receipt().unproved for sight in trace)
+        return
+    assert all(sight.receipt().holds for sight in trace)
+    if name not in {"T5, relative bias", "GPT-OSS, with sinks"}:
+        assert all(sight.Q.shape[3] > 0 for sight in trace), "understood as queries and keys, not as weights alone"
+
+
+def test_a_soft_cap_and_a_sink_are_what_they_are():
+    assert [sight.problem.softcap for sight in watched_eager(INTERFACE["Gemma 2, soft-capped"])] == [5.0, 5.0]
+    for sight in watched_eager(INTERFACE["GPT-OSS, with sinks"]):
+        assert (sight.weights().sum(-1) < 0.999).any(), "the sink takes its share and shows no value"
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_weights_computed_by_hand_are_seen_alone(name):
+    for sight in watched_eager(BY_HAND[name]):
+        assert str(sight.receipt()) == ("not checkable: the model computes it by hand, and its values were not seen")
+        assert sight.entropy().isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["Llama, grouped", "BART", "Gemma 2, soft-capped"])
+def test_training_with_eager_attention_keeps_its_bits(name):
+    one = {**SDPA, **INTERFACE}[name]
+    model = one.built("eager").train()
+    for module in model.modules():
+        if hasattr(module, "attention_dropout"):
+            module.attention_dropout = 0.3
+    results = []
+    for watched in (False, True):
+        torch.manual_seed(59)
+        if watched:
+            with transom.watch(model) as trace:
+                results.append(model(**one.inputs)[0])
+        else:
+            results.append(model(**one.inputs)[0])
+    assert torch.equal(*results)
+    if name != "BART":
+        assert all("dropout of 0.3" in sight.receipt().unproved for sight in trace)
+    assert all(torch.allclose(sight.weights().sum(-1), torch.ones(()), atol=1e-5) for sight in trace)
+
+
+def test_attention_in_chunks_cannot_be_read_and_says_so(own_errors):
+    model = CHUNKED.built("eager")
+    with pytest.raises(transom.Misfit) as caught, torch.no_grad(), transom.watch(model):
+        model(**CHUNKED.inputs)
+    assert str(caught.value) == (
+        "attention ran in 'encoder.layer.0.attention.self', 'encoder.layer.1.attention.self' in a form that cannot be"
+        " read, as its weights are not queries by keys for each head; watch other modules with layers=…"
+    )
+
+
+def test_the_interface_is_put_back():
+    from transformers.modeling_utils import AttentionInterface
+
+    before = AttentionInterface.get_interface
+    watched_eager(INTERFACE["ESM"])
+    assert AttentionInterface.get_interface is before

@@ -6,6 +6,7 @@ All of it is put in place when the first watcher comes, and taken away when the 
 thread hears only itself.
 """
 
+import inspect
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,19 +24,24 @@ from transom.kernels import door
 from transom.kernels.problem import Problem
 from transom.lens import heard
 from transom.lens.by_hand import of_multihead
+from transom.lens.eager import by_heads, looks_like_attention, of_interface, of_weights, wrapped_interface
 from transom.lens.heard import Heard
 
 SDPA = "scaled_dot_product_attention"
 FLASH = "_scaled_dot_product_flash_attention_for_cpu"
 NATIVE = "_native_multi_head_attention"
+SOFTMAX = "_softmax"
 TWICE = "Using `torch.compile"  # … that hooks fire for the compiled module too, which is what ours want
 
 
 @runtime_checkable
 class Watcher(Protocol):
-    """Someone who wants to know of each attention, in which modules it ran (outermost first), and as which of them."""
+    """Someone who wants to know of each attention, in which modules it ran (outermost first), and as which of them.
 
-    def hear(self, one: Heard, modules: list[nn.Module], order: int) -> None: ...
+    None stands for an attention that could not be read.
+    """
+
+    def hear(self, one: Heard | None, modules: list[nn.Module], order: int) -> None: ...
 
 
 class Ear(threading.local):
@@ -47,6 +53,7 @@ class Ear(threading.local):
         self.told: list[int] = []  # for each of them, how many attentions had been heard when it began
         self.count = 0
         self.inside: list[Tensor] | None = None  # within an attention: the log-sum-exps its kernels gave
+        self.weights: list[Tensor] | None = None  # within one computed by hand: what its softmax gave
 
     def pop(self) -> None:
         self.modules.pop()
@@ -61,7 +68,8 @@ class Ear(threading.local):
         finally:
             self.inside = before
 
-    def tell(self, one: Heard) -> None:
+    def tell(self, one: Heard | None) -> None:
+        """One attention went by; None is one that could not be read."""
         order = self.count - self.told[-1] if self.told else 0
         self.count += 1
         for watcher in self.watchers:
@@ -116,6 +124,41 @@ def overheard_flash(kernel: Any) -> Callable[..., Any]:
     return wrapped
 
 
+def overheard_softmax(kernel: Any) -> Callable[..., Any]:
+    """A softmax over the last axis: the weights of an attention computed by hand, or of something else."""
+
+    def wrapped(keys: Any, x: Tensor, dim: int, widened: bool) -> Any:
+        weights = kernel.call_boxed(keys, x, dim, widened)
+        if EAR.watchers and real(x) and x.dim() in (3, 4) and dim in (-1, x.dim() - 1):
+            if EAR.weights is not None:
+                EAR.weights.append(weights)
+            elif EAR.inside is None and EAR.modules and by_hand_in(EAR.modules[-1]):
+                with beside():
+                    whole = by_heads(weights, EAR.modules[-1])
+                    one = None if whole is None else of_weights(whole)
+                EAR.tell(one)
+        return weights
+
+    return wrapped
+
+
+def eager_told(function: Callable[..., Any], given: inspect.BoundArguments) -> Any:
+    """Hugging Face's eager attention: run as it is, and told as what its weights show it to be."""
+    call = lambda: function(*given.args, **given.kwargs)  # noqa: E731
+    if not EAR.watchers or EAR.inside is not None or not real(given.arguments.get("query")):
+        return call()
+    EAR.weights = weights = []
+    try:
+        with EAR.within():
+            result = call()
+    finally:
+        EAR.weights = None
+    with beside():
+        one = of_interface(given, weights, result[0] if isinstance(result, tuple) else result)
+    EAR.tell(one)
+    return result
+
+
 def sdpa_told(output: Tensor, sums: list[Tensor], *given: Any, **named: Any) -> Heard:
     return heard.of_sdpa(output, sums[0] if len(sums) == 1 else None, *given, **named)
 
@@ -135,7 +178,8 @@ def at_the_door(problem: Problem, solve: door.Solve) -> tuple[Tensor, Tensor]:
 
 
 def entered(module: nn.Module, given: tuple[Any, ...]) -> None:
-    if EAR.watchers and not torch.compiler.is_compiling():
+    # A softmax may be a module of its own; it belongs to the one that calls it.
+    if EAR.watchers and not torch.compiler.is_compiling() and not isinstance(module, nn.Softmax):
         EAR.modules.append(module)
         EAR.told.append(EAR.count)
 
@@ -158,6 +202,11 @@ def is_multihead(module: nn.Module) -> TypeGuard[nn.MultiheadAttention]:
     return isinstance(module, nn.MultiheadAttention) and type(module).forward is nn.MultiheadAttention.forward
 
 
+def by_hand_in(module: nn.Module) -> bool:
+    """Whether a softmax in this module is an attention computed by hand; PyTorch's own layer is told when it ends."""
+    return looks_like_attention(module) and not is_multihead(module)
+
+
 class Installed:
     """The wrapped kernels and hooks, in place while anybody watches."""
 
@@ -166,6 +215,7 @@ class Installed:
         self.users = 0
         self.library: torch.library.Library | None = None
         self.hooks: list[Any] = []
+        self.undo: Callable[[], None] = lambda: None
         # A thread may be about to enter a wrapped kernel while another takes it away: it must not vanish under it.
         self.alive: list[Any] = []
         self.silence: Any = None
@@ -188,6 +238,8 @@ class Installed:
         self.wrap(FLASH, "CPU", overheard_flash)
         self.wrap(NATIVE, "CPU", lambda kernel: overheard(kernel, native_told))
         self.wrap(NATIVE, "NestedTensorCPU", lambda kernel: overheard(kernel, native_told))
+        self.wrap(SOFTMAX, "CPU", overheard_softmax)
+        self.undo = wrapped_interface(eager_told)
         self.hooks = [
             register_module_forward_pre_hook(entered),
             register_module_forward_hook(left, with_kwargs=True, always_call=True),
@@ -217,6 +269,7 @@ class Installed:
         assert self.library is not None
         self.library._destroy()
         self.library = None
+        self.undo()
 
 
 INSTALLED = Installed()

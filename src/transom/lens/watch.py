@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from transom.lens.copies import Copies
+from transom.lens.eager import looks_like_attention
 from transom.lens.glance import Glance
 from transom.lens.heard import Heard
 from transom.lens.interception import beside, listening
@@ -30,15 +31,20 @@ class ModelWatcher:
         self.paths: dict[object, str] = {module: name for name, module in model.named_modules()}
         self.trace, self.layers, self.keep, self.copies = trace, layers, keep, copies
         self.ran: list[str] = []
+        self.unread: list[str] = []
         self.foreign = 0
 
-    def hear(self, one: Heard, modules: list[nn.Module], order: int) -> None:
+    def hear(self, one: Heard | None, modules: list[nn.Module], order: int) -> None:
         name = self.place(modules, order)
         if name is None:
             self.foreign += 1
             return
         self.ran.append(name)
-        if self.layers is None or any(covers(layer, name) for layer in self.layers):
+        if self.layers is not None and not any(covers(layer, name) for layer in self.layers):
+            return
+        if one is None:
+            self.unread.append(name)
+        else:
             with beside():
                 self.trace.add(name, self.kept(one))
 
@@ -99,6 +105,7 @@ def watch(
         yield trace
     check_seen(model, watcher)
     check_layers(watcher)
+    check_read(watcher)
 
 
 def check_seen(model: nn.Module, watcher: ModelWatcher) -> None:
@@ -123,6 +130,11 @@ def check_layers(watcher: ModelWatcher) -> None:
             raise Misfit(f"layer {layer!r} was to be watched, but no attention ran in it; {nearest(str(layer), ran)}")
 
 
-def looks_like_attention(module: nn.Module) -> bool:
-    name = type(module).__name__.lower()
-    return "attention" in name or "attn" in name
+def check_read(watcher: ModelWatcher) -> None:
+    """Complain about attention in a form of its own."""
+    if watcher.unread:
+        names = list(dict.fromkeys(watcher.unread))
+        raise Misfit(
+            f"attention ran in {some(names)} in a form that cannot be read, as its weights are not queries by keys for"
+            " each head; watch other modules with layers=…"
+        )
