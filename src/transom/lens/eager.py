@@ -36,6 +36,12 @@ def of_weights(weights: Tensor, V: Tensor | None = None, output: Tensor | None =
     return Heard(problem, output, lse, unproved=unproved)
 
 
+def of_softmax(weights: Tensor, module: nn.Module) -> Heard | None:
+    """What a softmax by hand gave in a module; None where it is not queries by keys for each head."""
+    whole = by_heads(weights, module)
+    return None if whole is None else of_weights(whole)
+
+
 def by_heads(weights: Tensor, module: nn.Module) -> Tensor | None:
     """What a softmax gave as (batch, heads, queries, keys); None where the module's number of heads tells otherwise."""
     heads = next((found for word in HEADS if isinstance(found := getattr(module, word, None), int)), None)

@@ -83,6 +83,8 @@ def of_flash(
 
 def four_axes(Q: Tensor, K: Tensor, V: Tensor, grouped: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Q, K and V as (batch, heads, token, width): the axis before the tokens is the heads, any before it the batch."""
+    if Q.dim() == K.dim() == V.dim() == 4 and Q.shape[:2] == K.shape[:2] == V.shape[:2]:
+        return Q, K, V
     Q, K, V = (x.reshape((1,) * (4 - x.dim()) + x.shape) if x.dim() < 4 else x for x in (Q, K, V))
     leading = torch.broadcast_shapes(Q.shape[:-3], K.shape[:-3], V.shape[:-3])
     heads = max(x.shape[-3] for x in (Q, K, V))

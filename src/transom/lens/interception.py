@@ -10,7 +10,7 @@ import inspect
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import torch
@@ -24,7 +24,7 @@ from transom.kernels import door
 from transom.kernels.problem import Problem
 from transom.lens import heard
 from transom.lens.by_hand import of_multihead
-from transom.lens.eager import by_heads, looks_like_attention, of_interface, of_weights, wrapped_interface
+from transom.lens.eager import looks_like_attention, of_interface, of_softmax, wrapped_interface
 from transom.lens.heard import Heard
 
 SDPA = "scaled_dot_product_attention"
@@ -68,12 +68,14 @@ class Ear(threading.local):
         finally:
             self.inside = before
 
-    def tell(self, one: Heard | None) -> None:
+    def tell(self, found: Callable[[], Heard | None]) -> None:
         """One attention went by; None is one that could not be read."""
         order = self.count - self.told[-1] if self.told else 0
         self.count += 1
-        for watcher in self.watchers:
-            watcher.hear(one, self.modules, order)
+        with beside():
+            one = found()
+            for watcher in self.watchers:
+                watcher.hear(one, self.modules, order)
 
 
 EAR = Ear()
@@ -82,7 +84,8 @@ EAR = Ear()
 @contextmanager
 def beside() -> Iterator[None]:
     """Work of our own beside the model's: no gradients, no autocast, and tensors that live on after the block."""
-    with torch.inference_mode(False), torch.no_grad(), torch.autocast("cpu", enabled=False), EAR.within():
+    exact = torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else nullcontext()
+    with torch.inference_mode(False), torch.no_grad(), exact, EAR.within():
         yield
 
 
@@ -99,9 +102,7 @@ def overheard(kernel: Any, told: Callable[..., Heard]) -> Callable[..., Any]:
             return kernel.call_boxed(keys, *given, **named)
         with EAR.within() as sums:
             output = kernel.call_boxed(keys, *given, **named)
-        with beside():
-            one = told(output, sums, *given, **named)
-        EAR.tell(one)
+        EAR.tell(lambda: told(output, sums, *given, **named))
         return output
 
     return wrapped
@@ -116,9 +117,7 @@ def overheard_flash(kernel: Any) -> Callable[..., Any]:
             if EAR.inside is not None:
                 EAR.inside.append(lse)
             else:
-                with beside():
-                    one = heard.of_flash(output, lse, *given, **named)
-                EAR.tell(one)
+                EAR.tell(lambda: heard.of_flash(output, lse, *given, **named))
         return output, lse
 
     return wrapped
@@ -133,10 +132,7 @@ def overheard_softmax(kernel: Any) -> Callable[..., Any]:
             if EAR.weights is not None:
                 EAR.weights.append(weights)
             elif EAR.inside is None and EAR.modules and by_hand_in(EAR.modules[-1]):
-                with beside():
-                    whole = by_heads(weights, EAR.modules[-1])
-                    one = None if whole is None else of_weights(whole)
-                EAR.tell(one)
+                EAR.tell(lambda: of_softmax(weights, EAR.modules[-1]))
         return weights
 
     return wrapped
@@ -153,9 +149,7 @@ def eager_told(function: Callable[..., Any], given: inspect.BoundArguments) -> A
             result = call()
     finally:
         EAR.weights = None
-    with beside():
-        one = of_interface(given, weights, result[0] if isinstance(result, tuple) else result)
-    EAR.tell(one)
+    EAR.tell(lambda: of_interface(given, weights, result[0] if isinstance(result, tuple) else result))
     return result
 
 
@@ -173,7 +167,7 @@ def at_the_door(problem: Problem, solve: door.Solve) -> tuple[Tensor, Tensor]:
         return solve(problem)
     with EAR.within():
         output, lse = solve(problem)
-    EAR.tell(Heard(problem, output, lse))
+    EAR.tell(lambda: Heard(problem, output, lse))
     return output, lse
 
 
@@ -191,9 +185,7 @@ def left(module: nn.Module, given: tuple[Any, ...], *rest: Any) -> None:
     while EAR.modules[-1] is not module:
         EAR.pop()
     if len(rest) == 2 and is_multihead(module) and EAR.told[-1] == EAR.count:
-        with beside():
-            one = of_multihead(module, given, *rest)
-        EAR.tell(one)
+        EAR.tell(lambda: of_multihead(module, given, *rest))
     EAR.pop()
 
 

@@ -12,7 +12,7 @@ from transom.lens.copies import Copies
 from transom.lens.eager import looks_like_attention
 from transom.lens.glance import Glance
 from transom.lens.heard import Heard
-from transom.lens.interception import beside, listening
+from transom.lens.interception import listening
 from transom.lens.sight import Sight
 from transom.lens.trace import Trace, nearest, some
 from transom.names import Misfit
@@ -45,8 +45,7 @@ class ModelWatcher:
         if one is None:
             self.unread.append(name)
         else:
-            with beside():
-                self.trace.add(name, self.kept(one))
+            self.trace.add(name, self.kept(one))
 
     def kept(self, one: Heard) -> Sight:
         if self.keep == "qkv":
