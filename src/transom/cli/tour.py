@@ -14,13 +14,19 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from transom.cli import tour_translation
+from transom.cli.tour_translation import SHADES, heats
+
 TOKENS = ("The", "cat", "sat")
 EMBEDDINGS = ((1.0, 0.0, 1.0, 0.0), (0.0, 1.0, 0.0, 1.0), (1.0, 1.0, 1.0, 1.0))
 PRINTED = [1.2669, 0.9999, 1.2669, 0.9999]  # what the note gives as the context of "The"
 MISREAD = [2.0, 2.0, 2.0, 2.0]  # the value of "sat" from which the note's figure follows
-SHADES = "░▒▓█"  # weights up to ¼, ½, ¾, 1
 SEE = "transom doctor says what it ran on"
-NEXT = {"tour --json": "these numbers in full", "doctor": "what Transom runs on here", "--help": "every command"}
+NEXT = {
+    "tour --json": "these numbers in full",
+    'translate "Where do you live?"': "any English sentence",
+    "--help": "every command",
+}
 
 Row = Sequence[float]
 
@@ -31,14 +37,15 @@ def run(as_json: Annotated[bool, typer.Option("--json", help="All the numbers, i
     Example: transom tour --json
     """
     steps = worked()
-    if not steps["receipt"]["holds"]:
+    if not (steps["receipt"]["holds"] and steps["translation"]["receipt"]["holds"]):
         typer.echo(f"transom: these weights do not make the layer's output, so nothing is drawn; {SEE}", err=True)
         raise typer.Exit(1)
     if as_json:
         typer.echo(json.dumps(steps, indent=2))
         return
     console = Console(highlight=False)
-    for line in told(steps):
+    look = tour_translation.Look(**steps["translation"])
+    for line in (*told(steps), *tour_translation.told(look), *next_commands()):
         console.print(line, soft_wrap=True)
 
 
@@ -60,7 +67,8 @@ def worked() -> dict[str, Any]:
         found |= {"scaled": sight.scores(batch=0), "weights": sight.weights(batch=0), "context": layer(x)}
     steps = {name: tensor[0].tolist() for name, tensor in found.items()}
     receipt = {**asdict(sight.receipt()), "holds": sight.receipt().holds}
-    return {"tokens": list(TOKENS), **steps, "slip": slip(steps["weights"][0], steps["V"]), "receipt": receipt}
+    own = {"slip": slip(steps["weights"][0], steps["V"]), "receipt": receipt}
+    return {"tokens": list(TOKENS), **steps, **own, "translation": asdict(tour_translation.looked())}
 
 
 def slip(weights: Row, V: Sequence[Row]) -> dict[str, Any]:
@@ -82,23 +90,22 @@ def told(steps: dict[str, Any]) -> Iterator[Text]:
     yield Text(
         f"“{' '.join(TOKENS)}” in four dimensions, through a self-attention layer with identity parameters", "bold"
     )
-    yield Text()
     yield Text("1  Each token is a vector x. Since W_Q = W_K = W_V = I, it is its query, key and value too.")
     for token, vector in zip(TOKENS, steps["embeddings"], strict=True):
         yield Text.assemble("   ", (token, "bold"), f"  {bare(vector)}")
-    yield Text()
     yield Text("2  Each row looks from a token, each column is looked at. Softmax makes a row of weights sum to 1.")
     yield from matrices(steps)
-    yield Text()
     yield Text("3  The context of a token: each value times its weight, summed up (shown to four decimals).")
     for token, weights, context in zip(TOKENS, steps["weights"], steps["context"], strict=True):
         yield Text.assemble("   ", (token, "bold"), f"  {arithmetic(weights, steps['V'], context)}")
-    yield Text()
     yield from mended(steps)
+
+
+def next_commands() -> Iterator[Text]:
     yield Text()
     yield Text("Next, try:")
     for command, purpose in NEXT.items():
-        yield Text(f"   {as_typed()} {command:<12} {purpose}")
+        yield Text(f"   {as_typed()} {command:<32} {purpose}")
 
 
 def matrices(steps: dict[str, Any]) -> Iterator[Text]:
@@ -112,12 +119,7 @@ def matrices(steps: dict[str, Any]) -> Iterator[Text]:
         numbers = "".join(f"{score:5.0f}" for score in steps["scores"][row])
         numbers += "".join(f"{score:6.1f}" for score in steps["scaled"][row])
         numbers += "".join(f"{weight:8.4f}" for weight in steps["weights"][row])
-        yield Text.assemble("   ", (f"{token:<9}", "bold"), numbers, "    ", (heat(steps["weights"][row]), "cyan"))
-
-
-def heat(weights: Row) -> str:
-    """A row of weights as blocks: the darker, the more weight."""
-    return "  ".join(SHADES[max(0, math.ceil(weight * len(SHADES)) - 1)] * 5 for weight in weights)
+        yield Text.assemble("   ", (f"{token:<9}", "bold"), numbers, "    ", (heats(steps["weights"][row], 5), "cyan"))
 
 
 def mended(steps: dict[str, Any]) -> Iterator[Text]:

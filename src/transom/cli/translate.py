@@ -1,28 +1,32 @@
 """`transom translate`: text to text by an encoder–decoder."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from transom.cli.given import AsJson, File, Folder, Texts, counting, printed, texts
+from transom.cli.given import AsJson, File, Texts, counting, printed, texts
 
 
 def run(
     text: Texts = None,
-    model: Folder = ...,  # pyright: ignore[reportArgumentType]
+    model: Annotated[
+        Path | None, typer.Option("--model", metavar="FOLDER", help="A model; unless given, English to French.")
+    ] = None,
     file: File = None,
     beams: Annotated[int, typer.Option(min=1, help="How many translations to keep in view at a time.")] = 4,
     as_json: AsJson = False,
 ) -> None:
-    """Translate texts with a trained encoder–decoder.
+    """Translate texts with a trained encoder–decoder; unless one is named, the English–French one inside Transom.
 
-    Example: transom translate --model out/reference/model "the cat sees a bird"
+    Example: transom translate "Where do you live?"
     """
     from transom.models import EncoderDecoder
+    from transom.models.embedded import embedded
     from transom.run.texts import ready, translated
 
     given = texts(text, file)
-    found = ready(model, "encoder_decoder")
+    found = ready(embedded() if model is None else model, "encoder_decoder")
     assert isinstance(found.model, EncoderDecoder)
     with counting(len(given), "translating") as done:
         said = translated(found.model, found.tokenizer, given, beams, done)

@@ -1,0 +1,84 @@
+"""The translation in the tour: the weights are the head's own, the knock-out is real, and nothing is left behind."""
+
+import pytest
+import torch
+
+from transom.cli.tour_translation import arrow_out, head_off, knocked_out, looked, seen, told
+from transom.equations import attention
+from transom.models.embedded import embedded
+from transom.run.texts import ready
+
+
+@pytest.fixture(scope="module")
+def look():
+    return looked()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return ready(embedded(), "encoder_decoder").model
+
+
+def fed(model):
+    torch.manual_seed(41)
+    source, target = torch.randint(4, 500, (1, 7)), torch.randint(4, 500, (1, 5))
+    with torch.no_grad():
+        return lambda: model(source, target)
+
+
+def test_the_weights_are_rows_over_the_source_tokens(look):
+    weights = torch.tensor(look.weights)
+    assert weights.shape == (len(look.targets), len(look.sources))
+    assert torch.allclose(weights.sum(-1), torch.ones(len(weights)), atol=1e-5)
+    assert look.receipt["holds"]
+    assert look.receipt["difference"] <= look.receipt["tolerance"]
+    assert "".join(look.sources).startswith(look.source)
+    assert look.target.strip() == "".join(look.targets[:-1]).strip()
+
+
+def test_the_arrow_knocked_out_is_a_rows_strongest_and_costs_its_token(look):
+    assert look.column == torch.tensor(look.weights)[look.row].argmax()
+    assert 0.0 <= look.after < look.before <= 1.0
+
+
+def test_what_is_seen_is_the_attention_of_that_layer(model):
+    run = fed(model)
+    with torch.no_grad():
+        sight = seen(model, 1, run)
+        scores = attention.scaled(attention.scores(sight.Q, sight.K), sight.Q.shape[-1])
+    assert torch.allclose(sight.weights(), torch.softmax(scores, -1), atol=1e-6)
+    assert sight.receipt().holds
+
+
+def test_an_arrow_out_is_masked_before_the_softmax_for_that_row_alone(model):
+    run = fed(model)
+    with torch.no_grad():
+        before = run()
+        with arrow_out(model, 2, 1, row=3, column=4):
+            after = run()
+            inside = seen(model, 2, run)
+        assert torch.equal(run(), before)
+    assert torch.equal(after[:, :3], before[:, :3])
+    assert not torch.allclose(after[:, 3], before[:, 3])
+    assert inside.weights(batch=0, head=1, rows=3, keys=4).item() == 0.0
+    assert inside.weights(batch=0, head=1, rows=3).sum().item() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_head_that_was_off_is_back_bit_for_bit(model):
+    run, attention_part = fed(model), model.decoder.blocks[0].cross
+    before = attention_part.W_O.weight.detach().clone()
+    with torch.no_grad():
+        whole = run()
+        with head_off(attention_part, 2):
+            assert not torch.allclose(run(), whole)
+        assert torch.equal(run(), whole)
+    assert torch.equal(attention_part.W_O.weight, before)
+
+
+def test_the_lines_hold_the_numbers(look):
+    lines = [line.plain for line in told(look)]
+    assert look.source in lines[1]
+    assert look.target in lines[1]
+    assert len(lines) == 4 + len(look.targets) + 2
+    assert [line.plain for line in knocked_out(look)] == lines[-2:]
+    assert f"{look.before:.3f} to {look.after:.3f}" in lines[-1]
