@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.modules import module as modules
+from torch.utils.checkpoint import checkpoint
 from watched import Overwriting, Plain, Stack, both
 
 import transom
@@ -332,3 +333,21 @@ def test_a_layer_of_pytorch_with_a_forward_of_its_own_is_seen_by_its_weights():
 def test_softmax_elsewhere_is_not_taken_for_attention():
     model = Stack(Plain(), nn.Softmax(dim=-1), nn.Sequential(nn.Linear(14, 14), nn.Softmax(dim=-1)))
     assert both(model, X)[2].names == ["layers.0"]
+
+
+def test_what_is_computed_again_for_the_gradient_is_seen_where_it_runs():
+    model = Plain()
+    with transom.watch(model) as trace:
+        checkpoint(model, X, use_reentrant=False).sum().backward()
+    assert 1 <= len(trace.all("(model)")) <= 2
+    assert all(sight.receipt().holds for sight in trace)
+
+
+def test_attention_under_vmap_is_an_error_not_a_wrong_picture():
+    class Mapped(nn.Module):
+        def forward(self, x):
+            return torch.vmap(lambda one: F.scaled_dot_product_attention(one, one, one))(x)
+
+    model = Stack(Mapped())
+    with pytest.raises(transom.Misfit, match="no attention of Stack was seen"), transom.watch(model):
+        model(X)
