@@ -42,6 +42,10 @@ def check_tensors(Q: Tensor, K: Tensor, V: Tensor) -> None:
 
 def check_sizes(Q: Tensor, K: Tensor, V: Tensor) -> None:
     """The axes that Q, K and V share have the same size."""
+    heads, kv_heads = Q.shape[1], K.shape[1]
+    shared = Q.shape[0] == K.shape[0] == V.shape[0] and K.shape[1:3] == V.shape[1:3] and Q.shape[3] == K.shape[3]
+    if shared and (heads == kv_heads or (kv_heads and heads % kv_heads == 0)):
+        return
     came = ", ".join(f"{name} is {spelled(tensor, AXES[name])}" for name, tensor in zip(AXES, (Q, K, V), strict=True))
     if not Q.shape[0] == K.shape[0] == V.shape[0]:
         raise Misfit(f"Q, K and V must share batch, but {came}; expand the smaller one")
@@ -49,11 +53,7 @@ def check_sizes(Q: Tensor, K: Tensor, V: Tensor) -> None:
         raise Misfit(f"K and V must share kv_heads and keys, but {came}; each key needs its value")
     if Q.shape[3] != K.shape[3]:
         raise Misfit(f"Q and K must share d_head, but {came}; project both to the same width")
-    heads, kv_heads = Q.shape[1], K.shape[1]
-    if kv_heads == 0 or heads % kv_heads:
-        if heads == kv_heads == 0:
-            return
-        raise Misfit(f"kv_heads must divide heads, but {came}; each head of K and V serves heads / kv_heads of Q's")
+    raise Misfit(f"kv_heads must divide heads, but {came}; each head of K and V serves heads / kv_heads of Q's")
 
 
 def check_numbers(scale: float | None, softcap: float | None, dropout: float) -> None:

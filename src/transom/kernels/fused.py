@@ -119,8 +119,10 @@ def float_mask(problem: Problem, band: Block) -> Tensor | None:
 
 def with_empty_rows(problem: Problem, lse: Tensor) -> Tensor:
     """The log-sum-exp with −∞ for rows that may look nowhere, for which the kernel says 0."""
+    if problem.mask is None and problem.bias is None:
+        return lse
     zero = lse == 0
-    if (problem.mask is None and problem.bias is None) or not zero.any():
+    if not zero.any():
         return lse
     for band in bands(problem):
         place = (band.batch, band.heads, band.rows)
