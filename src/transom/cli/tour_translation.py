@@ -136,19 +136,12 @@ def head_off(attention: Any, head: int) -> Iterator[None]:
 
 def seen(model: Any, layer: int, act: Callable[[], object]) -> Any:
     """The cross-attention of a layer, kept for looking while `act` runs the model."""
-    from transom.lens import sight
+    from transom.lens import watch
 
-    attention, found = model.decoder.blocks[layer].cross, []
-
-    def hook(module: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        found.append(sight(*module.projected(given[0], given[1]), allowed=named["allowed"]))
-
-    handle = attention.register_forward_pre_hook(hook, with_kwargs=True)
-    try:
+    name = f"decoder.blocks.{layer}.cross"
+    with watch(model, layers=name) as trace:
         act()
-    finally:
-        handle.remove()
-    return found[0]
+    return trace[name]
 
 
 @contextmanager
