@@ -15,9 +15,23 @@ from transom.names import AXES
 HOUSE = Path(transom.__file__).parent
 MODULES = sorted(HOUSE.rglob("*.py"))
 # From top to bottom: a room imports only from rooms above it, and from itself.
-ROOMS = ["names", "equations", "kernels", "layers", "models", "text", "run", "lens", "lessons", "show", "serve", "cli"]
+ROOMS = [
+    "names",
+    "files",
+    "equations",
+    "kernels",
+    "layers",
+    "models",
+    "text",
+    "run",
+    "lens",
+    "lessons",
+    "show",
+    "serve",
+    "cli",
+]
 APART = {"lens": {"models"}}  # looking works on any PyTorch model, so it knows none of ours
-WITHOUT_TORCH = {"names", "show", "serve", "cli"}  # at import time
+WITHOUT_TORCH = {"names", "files", "show", "serve", "cli"}  # at import time
 SHAPED = {"Float", "Float32", "Float64", "Int", "Integer", "Bool", "Shaped", "Num", "Inexact", "Complex", "UInt8"}
 NO_IDEA = {"utils", "util", "helpers", "helper", "common", "base", "misc", "manager"}
 

@@ -142,7 +142,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path, own_errors):
     place = tmp_path / "nowhere" / "run.safetensors"
     with pytest.raises(transom.Misfit) as caught:
         traced("plain").save(place)
-    assert str(caught.value) == f"{place} could not be written: No such file or directory; choose another place"
+    assert str(caught.value) == f"{place} could not be written: No such file or directory; choose another folder"
 
 
 def saved(kind, path):
@@ -272,7 +272,7 @@ def test_headers_that_are_none(tmp_path, own_errors):
     path = tmp_path / "run.safetensors"
     for header, message in (
         (b"{}", f"its header does not say {FORMAT!r}"),
-        (b"[]", f"its header does not say {FORMAT!r}"),
+        (b"[]", "its header should be a JSON object, but it is a list"),
         (b'{"a":1,"a":2}', "its header cannot be read (a name comes twice)"),
         (b"[" * 100_000, "its header cannot be read (maximum recursion depth exceeded"),
     ):

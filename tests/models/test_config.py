@@ -9,8 +9,8 @@ import pytest
 import torch
 from models.small import decoder, encoder, encoder_decoder
 
+from transom.files.strict import json_object, settings
 from transom.models import MODELS, PRESETS, Decoder, DecoderConfig, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
-from transom.models.strict import json_object, settings
 from transom.names import Misfit
 
 ENCODER = {"vocabulary": 23, "layers": 2, "d_model": 12, "heads": 2, "d_hidden": 17}

@@ -2,8 +2,8 @@
 
 import pytest
 
+from transom.files.durable import checked
 from transom.models import EncoderDecoder
-from transom.models.durable import checked
 from transom.models.embedded import EMBEDDED, embedded
 from transom.names import Misfit
 from transom.run.texts import ready, translated

@@ -320,31 +320,34 @@ def raw(header: bytes, data: bytes = b"") -> bytes:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is no whole safetensors file: it has 0 bytes; take another copy"),
-        (struct.pack("<Q", 2**40), "is no whole safetensors file: it has 8 bytes; take another copy"),
+        (b"", "its header is cut off at 0 bytes"),
+        (struct.pack("<Q", 2**40), "its header is cut off at 8 bytes"),
         (
             raw(b" " * (HEADER_BYTES + 1)),
-            f"has a header of {HEADER_BYTES + 1} bytes, but {HEADER_BYTES} are the most; take another copy",
+            f"its header has {HEADER_BYTES + 1} bytes, but {HEADER_BYTES} are the most",
         ),
-        (raw(b'{"a": 1, "a": 2}'), "has a header that cannot be read (a name comes twice); take another copy"),
+        (
+            raw(b'{"a": 1, "a": 2}'),
+            "its header cannot be read (a name comes twice)",
+        ),
         (
             raw(b'{"a": {"dtype": "F32"}}'),
-            "has a header that cannot be read (Object missing required field `shape`); take another copy",
+            "its header does not fit (Object missing required field `shape`)",
         ),
-        (raw(b"[]"), "has a header that cannot be read ('list' object has no attribute 'items'); take another copy"),
+        (raw(b"[]"), "its header should be a JSON object, but it is a list"),
     ],
 )
 def test_files_that_are_no_safetensors(folder, content, words):
     path = folder / "model.safetensors"
     path.write_bytes(content)
-    complains(f"{path} {words}", Decoder.from_pretrained, folder)
+    complains(f"{path} cannot be believed: {words}; take another copy", Decoder.from_pretrained, folder)
 
 
 def test_a_file_of_very_many_tensors_is_refused(folder, monkeypatch):
-    monkeypatch.setattr("transom.models.tensors.MOST_TENSORS", 31)
+    monkeypatch.setattr("transom.files.headers.MOST_TENSORS", 31)
     path = folder / "model.safetensors"
     complains(
-        f"{path} names {len(load_file(path))} tensors, but 31 are the most; take another copy",
+        f"{path} cannot be believed: it holds {len(load_file(path))} tensors, but 31 are the most; take another copy",
         Decoder.from_pretrained,
         folder,
     )

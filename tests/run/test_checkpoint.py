@@ -349,7 +349,7 @@ def test_a_manifest_leads_nowhere_else(tmp_path, name):
 
 def as_if_whole(path: Path, state: object) -> None:
     """A checkpoint with another state.json, and a manifest that knows it."""
-    from transom.models.durable import write_manifest
+    from transom.files.durable import write_manifest
 
     (path / "manifest.json").unlink()
     (path / "state.json").write_text(state if isinstance(state, str) else json.dumps(state))

@@ -17,8 +17,8 @@ from tokenizers import decoders, models, pre_tokenizers, processors
 
 import transom.text.tokenizer
 from transom import Misfit
+from transom.files.outside import Limits
 from transom.text import KINDS, Tokenizer, read_lines
-from transom.text.outside import Limits
 from transom.text.tokenizer import BYTES
 
 TEXTS = [

@@ -4,9 +4,6 @@ A file from outside is not believed: what it says is held against its size, agai
 attention can be, before any of it becomes a Sight. Nothing in it is ever run.
 """
 
-import json
-import os
-import secrets
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +13,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import Tensor
 
+from transom.files import headers
+from transom.files.durable import write_file
 from transom.kernels import checks
 from transom.kernels.problem import Problem
 from transom.lens.glance import Glance
@@ -28,7 +27,6 @@ from transom.names import Misfit
 
 FORMAT = "transom trace 1"
 HEADER_BYTES = 2**24  # each takes about 30 once parsed
-MOST_TENSORS = 100_000
 STATISTICS = ("entropy", "peak", "distance", "received")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -86,18 +84,7 @@ def written(path: Path, tokens: list[list[str]] | None, seen: list[tuple[str, Si
     sights = [told(name, sight, placed) for name, sight in seen]
     header = msgspec.json.encode(TraceOnFile(tokens=tokens, sights=sights)).decode()
     data = save(placed.arrays(), metadata={"format": FORMAT, "trace": header})
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
-    try:
-        try:
-            with partial.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise Misfit(f"{path} could not be written: {error.strerror or error}; choose another place") from error
+    write_file(path, data)
 
 
 def told(name: str, sight: Sight, place: Placed) -> SightOnFile:
@@ -150,37 +137,17 @@ def read(path: Path) -> tuple[list[list[str]] | None, list[tuple[str, Sight]]]:
 
 def header(path: Path) -> TraceOnFile:
     """What the file says of itself, before any tensor is loaded."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if size < 8 or length > size - 8:
-            raise Misfit(f"its header is cut off at {size} bytes")
-        if length > HEADER_BYTES:
-            raise Misfit(f"its header has {length} bytes, but {HEADER_BYTES} are the most")
-        content = file.read(length)
-    try:
-        found = json.loads(content, object_pairs_hook=distinct)
-    except (ValueError, RecursionError) as error:
-        raise Misfit(f"its header cannot be read ({error})") from error
-    said = found.get("__metadata__") if isinstance(found, dict) else None
+    found = headers.header(path, HEADER_BYTES)
+    said = found.get("__metadata__")
     if not isinstance(said, dict) or said.get("format") != FORMAT or not isinstance(said.get("trace"), str):
         raise Misfit(f"its header does not say {FORMAT!r}")
-    if len(found) > MOST_TENSORS:
-        raise Misfit(f"it holds {len(found)} tensors, but {MOST_TENSORS} are the most")
     try:
         trace = msgspec.json.decode(said["trace"], type=TraceOnFile)
     except RecursionError as error:
         raise Misfit("its header is nested too deeply") from error
-    if len(trace.sights) > MOST_TENSORS:
-        raise Misfit(f"it tells of {len(trace.sights)} attentions, but {MOST_TENSORS} are the most")
+    if len(trace.sights) > headers.MOST_TENSORS:
+        raise Misfit(f"it tells of {len(trace.sights)} attentions, but {headers.MOST_TENSORS} are the most")
     return trace
-
-
-def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name comes twice")
-    return found
 
 
 class Tensors:

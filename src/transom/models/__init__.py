@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from transom.files.strict import chosen
 from transom.models.config import Config, DecoderConfig, EncoderConfig, EncoderDecoderConfig
 from transom.models.decoder import Decoder
 from transom.models.encoder import Encoder
@@ -11,7 +12,6 @@ from transom.models.encoder_decoder import EncoderDecoder
 from transom.models.folder import header_of
 from transom.models.model import Model
 from transom.models.presets import PRESETS
-from transom.models.strict import chosen
 from transom.models.writing import GenerationConfig, Written
 
 MODELS: dict[str, type[Model]] = {"encoder": Encoder, "decoder": Decoder, "encoder_decoder": EncoderDecoder}

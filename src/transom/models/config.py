@@ -4,10 +4,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from transom.files.strict import chosen
 from transom.layers import ARRANGEMENTS, FEED_FORWARDS, NORMS, POSITIONS
 from transom.models.initial import INITIALS
 from transom.models.pooling import POOLINGS
-from transom.models.strict import chosen
 from transom.names import Misfit
 
 # The most of each size: what lies beyond is no model but a mistake in a file, and would be paid for in memory or time.

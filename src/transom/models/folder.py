@@ -8,9 +8,9 @@ import msgspec
 import torch
 from torch import nn
 
+from transom.files.durable import MANIFEST, appearing, check_file, checked, read_manifest, write_file
+from transom.files.strict import LONGEST_JSON, json_object, nearest, settings
 from transom.models import tensors
-from transom.models.durable import MANIFEST, appearing, check_file, checked, read_manifest, write_file
-from transom.models.strict import LONGEST_JSON, json_object, nearest, settings
 from transom.names import Misfit
 
 # A `transom.models.model.Model`, which imports this module, or one of its classes.

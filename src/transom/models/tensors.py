@@ -1,6 +1,5 @@
 """Named tensors in safetensors files: what a file says it holds is checked before any of it is loaded."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -10,12 +9,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from transom.models.durable import check_plain, write_file
-from transom.models.strict import json_object
+from transom.files import headers
+from transom.files.durable import check_plain, write_file
+from transom.files.strict import json_object
 from transom.names import Misfit
 
 HEADER_BYTES = 2**22  # a header of 20 MB was seen to take 600 MB once parsed
-MOST_TENSORS = 100_000
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
@@ -78,31 +77,15 @@ def files(folder: Path) -> dict[str, list[str] | None]:
 
 def header(path: Path) -> dict[str, Held]:
     """What a safetensors file says it holds, without loading any of it."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if size < 8 or length > size - 8:
-            raise Misfit(f"{path} is no whole safetensors file: it has {size} bytes; take another copy")
-        if length > HEADER_BYTES:
-            raise Misfit(f"{path} has a header of {length} bytes, but {HEADER_BYTES} are the most; take another copy")
-        content = file.read(length)
     try:
-        found = json.loads(content, object_pairs_hook=distinct)
+        found = headers.header(path, HEADER_BYTES)
         entries = {name: msgspec.convert(entry, Held) for name, entry in found.items() if name != "__metadata__"}
-    except (ValueError, AttributeError, RecursionError, msgspec.ValidationError) as error:
-        raise Misfit(f"{path} has a header that cannot be read ({error}); take another copy") from error
-    if len(entries) > MOST_TENSORS:
-        raise Misfit(f"{path} names {len(entries)} tensors, but {MOST_TENSORS} are the most; take another copy")
+    except msgspec.ValidationError as error:
+        raise Misfit(f"{path} cannot be believed: its header does not fit ({error}); take another copy") from error
+    except Misfit as error:
+        raise Misfit(f"{path} cannot be believed: {error}; take another copy") from error
     list(loaded(path, []))  # which finds out whether the sizes told are those of the file
     return entries
-
-
-def distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A JSON object in which no name comes twice: two readers could take different ones of the two."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name comes twice")
-    return found
 
 
 def loaded(path: Path, names: list[str]) -> Iterator[tuple[str, Tensor]]:

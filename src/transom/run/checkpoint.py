@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 from safetensors.torch import save as as_bytes
 from torch import Tensor
 
-from transom.models.durable import appearing, checked, complaining, remove, tidied, write_file
+from transom.files.durable import appearing, checked, complaining, remove, tidied, write_file
 from transom.models.tensors import header, loaded
 from transom.names import Misfit
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
+from transom.files.strict import chosen, settings
 from transom.models import PRESETS
-from transom.models.strict import chosen, settings
 from transom.names import Misfit
 from transom.run.optimizers import OPTIMIZERS
 from transom.run.parallel import WRAPPINGS

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transom.files.strict import chosen
 from transom.models import MODELS, Decoder, Encoder, EncoderDecoder, Model
 from transom.models.folder import TOKENIZER, header_of
-from transom.models.strict import chosen
 from transom.names import Misfit
 from transom.text.batches import batches, padded
 from transom.text.tokenizer import Tokenizer

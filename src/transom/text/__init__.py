@@ -1,5 +1,6 @@
 """Text: tokenizers, corpora, batches and word vectors; what comes from outside is checked before it is believed."""
 
+from transom.files.outside import Limits
 from transom.text.batches import Fitting, batches, block_count, block_starts, fitting, padded
 from transom.text.corpora import (
     FORMATS,
@@ -13,7 +14,6 @@ from transom.text.corpora import (
 from transom.text.examples import Labelled, Line, Pair
 from transom.text.held_out import split
 from transom.text.kinds import KINDS
-from transom.text.outside import Limits
 from transom.text.ragged import Ragged
 from transom.text.tokenizer import Tokenizer
 from transom.text.vector_files import VECTOR_FORMATS

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from transom.models.strict import nearest
+from transom.files.outside import BYTE_ORDER_MARK, LIMITS, Limits, checked, decoded, lines, whole
+from transom.files.strict import nearest
 from transom.names import Misfit
 from transom.text.examples import Example, Labelled, Line, Pair, Some
-from transom.text.outside import BYTE_ORDER_MARK, LIMITS, Limits, checked, decoded, lines, whole
 
 Numbered = Iterator[tuple[int, Sequence[str]]]  # line number and the strings of one example
 

@@ -8,11 +8,11 @@ import msgspec
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, normalizers
 
-from transom.models.durable import write_file
-from transom.models.strict import chosen
+from transom.files.durable import write_file
+from transom.files.outside import Limits, decoded, whole
+from transom.files.strict import chosen
 from transom.names import Misfit
 from transom.text.kinds import KINDS, SPECIAL
-from transom.text.outside import Limits, decoded, whole
 
 LARGEST = Limits(document=2**26)  # bytes of a tokenizer.json; those of 250,000 tokens have about half of it
 # The sign that byte-level BPE writes for each byte: itself where it can be seen, one from 256 on where it cannot.

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from transom.files.outside import CHUNK, GZIP, LIMITS, Limits, opened, raw_lines
 from transom.names import Misfit
 from transom.text.broken_rows import COPY, LONGEST_WORD, Broken
 from transom.text.fasttext_bin import MAGIC, fasttext_rows
-from transom.text.outside import CHUNK, GZIP, LIMITS, Limits, opened, raw_lines
 
 ROW = Limits(line=2**20)  # bytes of a row in text: room for 80,000 numbers
 HEADER = re.compile(rb"(\d{1,18})[ \t](\d{1,18})[ \t\r]*\n?")

@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from transom.models.strict import chosen
+from transom.files.outside import checked
+from transom.files.strict import chosen
 from transom.names import Misfit
 from transom.text.broken_rows import Broken
 from transom.text.checks import check_numbers
-from transom.text.outside import checked
 from transom.text.vector_files import VECTOR_FORMATS, detected
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from transom.models.strict import chosen
+from transom.files.strict import chosen
 
 HERE = Path(__file__).parent
 EMBEDDED = {"en-fr": "English to French"}

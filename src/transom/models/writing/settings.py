@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from transom.models.strict import settings as strictly
+from transom.files.strict import settings as strictly
 from transom.names import Misfit
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from transom.equations.losses import cross_entropy
+from transom.files.strict import settings
 from transom.models import Encoder, EncoderConfig, Model
-from transom.models.strict import settings
 from transom.names import Misfit
 from transom.run import examples
 from transom.run.measures import accuracy, macro_f1, mean_loss

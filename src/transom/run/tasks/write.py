@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from transom.equations.losses import perplexity
+from transom.files.strict import settings
 from transom.kernels.linear_loss import linear_cross_entropy
 from transom.models import Decoder, DecoderConfig, Model
-from transom.models.strict import settings
 from transom.names import Misfit
 from transom.run import examples
 from transom.run.measures import mean_loss

@@ -8,7 +8,7 @@ import pytest
 from text.outside_files import complains, packed, written
 
 from transom import Misfit
-from transom.text.outside import Limits, checked, lines, opened, raw_lines, whole
+from transom.files.outside import Limits, checked, lines, opened, raw_lines, whole
 
 pytestmark = pytest.mark.usefixtures("own_errors")
 

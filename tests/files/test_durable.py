@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transom.models.durable import appearing, checked, remove, tidied, write_file
+from transom.files.durable import appearing, checked, remove, tidied, write_file
 from transom.names import Misfit
 
 
