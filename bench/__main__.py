@@ -7,6 +7,7 @@ import torch
 
 QUESTIONS = {
     "attention": "What does attention cost, and what does it cost to look into it?",
+    "generation": "How fast does a translator write, beside Hugging Face and CTranslate2?",
     "training": "How fast does a translator learn, beside nn.Transformer and Hugging Face?",
 }
 

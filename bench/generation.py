@@ -1,0 +1,201 @@
+"""How fast does a translator write, beside Hugging Face's generate and CTranslate2, with the same parameters in all?
+
+`tiny` (4+4 layers, d_model 128, vocabulary 9,712) writes 32 tokens after sources of 16: greedy and with 5 beams, one
+source and 32. The parameters are Transom's, given to Hugging Face's Marian and from there to CTranslate2 (float32; if
+it is not installed, it is left out and the table says so). Before anything is timed, tokens are compared.
+
+    python -m bench generation [--json] [--quick] [--threads N]
+"""
+
+import tempfile
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bench.measure import Work, interleaved, machine, note, print_json
+from transom.models import PRESETS, EncoderDecoder
+
+VOCABULARY, PADDING, START, END = 9_712, 0, 1, 2
+BAR = 3.0  # times Hugging Face's generate
+CASES = {"greedy, 1": (1, 1), "greedy, 32": (1, 32), "5 beams, 1": (5, 1), "5 beams, 32": (5, 32)}  # beams, sources
+INSTALLED = "pip install -c constraints.txt 'transom[bench]'"
+Writer = Callable[[int, Tensor, int], list[list[int]]]  # beams, sources, new tokens → what was written
+
+
+def translator() -> EncoderDecoder:
+    """`tiny` with larger random parameters than training starts from: others write the same token for ever."""
+    torch.manual_seed(0)
+    model = EncoderDecoder(PRESETS["tiny"](VOCABULARY)).eval()  # pyright: ignore[reportArgumentType]
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.0 if parameter.dim() == 2 else 1.0)
+    return model
+
+
+def transom(model: EncoderDecoder) -> Writer:
+    def write(beams: int, source: Tensor, new: int) -> list[list[int]]:
+        found = model.generate(source, num_beams=beams, max_new_tokens=new, eos_token_id=None)
+        assert isinstance(found, Tensor)
+        return found[:, 1:].tolist()
+
+    return write
+
+
+def marian(model: EncoderDecoder) -> nn.Module:
+    """Hugging Face's Marian with our parameters."""
+    from transformers import MarianConfig, MarianMTModel
+
+    config = MarianConfig(
+        vocab_size=VOCABULARY, d_model=128, encoder_layers=4, decoder_layers=4, encoder_ffn_dim=256,
+        decoder_ffn_dim=256, encoder_attention_heads=4, decoder_attention_heads=4, activation_function="relu",
+        scale_embedding=True, pad_token_id=PADDING, decoder_start_token_id=START, eos_token_id=END,
+        forced_eos_token_id=None, max_position_embeddings=512,
+    )  # fmt: skip
+    twin = MarianMTModel(config).eval()
+    with torch.no_grad():
+        for theirs, ours in twins(twin.model, model):
+            theirs.copy_(ours)
+    return twin
+
+
+def twins(theirs: Any, ours: Any) -> Iterator[tuple[Tensor, Tensor]]:
+    """Each parameter of Marian, beside ours; its positions too, which lie in another order."""
+    yield theirs.shared.weight, ours.target_embedding.vectors
+    waves = ours.target_embedding.positions.embedded(torch.zeros(1, 512, 128), torch.arange(512)[None])[0]
+    for side, stack in ((theirs.encoder, ours.encoder), (theirs.decoder, ours.decoder)):
+        yield side.embed_positions.weight, waves
+        for layer, block in zip(side.layers, stack.blocks, strict=True):
+            yield from same((layer.self_attn_layer_norm, block.norm_attention), (layer.fc1, block.feed_forward.W_1))
+            yield from same((layer.fc2, block.feed_forward.W_2), (layer.final_layer_norm, block.norm_feed_forward))
+            yield from attentions(layer.self_attn, block.attention)
+            if side is theirs.decoder:
+                yield from same((layer.encoder_attn_layer_norm, block.norm_cross))
+                yield from attentions(layer.encoder_attn, block.cross)
+
+
+def attentions(theirs: Any, ours: Any) -> Iterator[tuple[Tensor, Tensor]]:
+    yield from same((theirs.q_proj, ours.W_Q), (theirs.k_proj, ours.W_K))
+    yield from same((theirs.v_proj, ours.W_V), (theirs.out_proj, ours.W_O))
+
+
+def same(*modules: tuple[Any, Any]) -> Iterator[tuple[Tensor, Tensor]]:
+    for theirs, ours in modules:
+        yield from ((theirs.weight, ours.weight), (theirs.bias, ours.bias))
+
+
+def hugging_face(twin: Any) -> Writer:
+    def write(beams: int, source: Tensor, new: int) -> list[list[int]]:
+        real = torch.ones_like(source)
+        settings = {"num_beams": beams, "do_sample": False, "max_new_tokens": new, "eos_token_id": None}
+        return twin.generate(input_ids=source, attention_mask=real, **settings)[:, 1:].tolist()
+
+    return write
+
+
+def ctranslate(twin: Any, folder: Path, threads: int) -> Writer:
+    """CTranslate2 on Marian's parameters; its tokens are text, so ours are named by their numbers."""
+    import ctranslate2
+    from ctranslate2.converters.transformers import BartLoader
+
+    twin.config.normalize_before = twin.config.normalize_embedding = False
+    spec = BartLoader().get_model_spec(twin)
+    words = [str(token) for token in range(VOCABULARY)]
+    spec.register_source_vocabulary(words)
+    spec.register_target_vocabulary(words)
+    special = {"bos_token": START, "eos_token": END, "unk_token": PADDING, "decoder_start_token": START}
+    for name, token in special.items():
+        setattr(spec.config, name, str(token))
+    spec.validate()
+    spec.optimize()
+    spec.save(str(folder))
+    engine = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=threads, inter_threads=1)
+
+    def write(beams: int, source: Tensor, new: int) -> list[list[int]]:
+        texts = [[str(token) for token in row] for row in source.tolist()]
+        limits = {"max_decoding_length": new, "min_decoding_length": new}  # so no row ends
+        found = engine.translate_batch(texts, beam_size=beams, **limits)
+        return [[int(word) for word in one.hypotheses[0]] for one in found]
+
+    return write
+
+
+def writers(folder: Path, threads: int) -> dict[str, Writer]:
+    """Everybody who can be compared here, with one set of parameters."""
+    model = translator()
+    twin = marian(model)
+    found = {"Transom": transom(model), "Hugging Face": hugging_face(twin)}
+    try:
+        found["CTranslate2"] = ctranslate(twin, folder, threads)
+    except ModuleNotFoundError as error:
+        note(f"CTranslate2 is left out ({error}); to have it: {INSTALLED}")
+    return found
+
+
+def agreement(written: dict[str, list[list[int]]]) -> dict[str, float]:
+    """The share of sources for which each peer wrote exactly Transom's tokens."""
+    own = written["Transom"]
+    return {
+        name: sum(ours == theirs for ours, theirs in zip(own, rows, strict=True)) / len(own)
+        for name, rows in written.items()
+    }
+
+
+def measured(who: dict[str, Writer], case: str, new: int, rounds: int) -> dict[str, Any]:
+    """One case: who writes the same, and how long each takes."""
+    beams, count = CASES[case]
+    source = torch.randint(4, VOCABULARY, (count, 16), generator=torch.Generator().manual_seed(1))
+    agreed = agreement({name: write(beams, source, new) for name, write in who.items()})
+    if beams == 1 and agreed["Hugging Face"] < 1.0:
+        raise RuntimeError(f"{case}: Transom and Hugging Face wrote different tokens ({agreed}); nothing was measured")
+
+    def work(write: Writer) -> Work:
+        return lambda: write(beams, source, new)
+
+    times = interleaved({name: work(write) for name, write in who.items()}, rounds, 60)
+    own = times["Transom"]
+    return {
+        "same_tokens": agreed,
+        "milliseconds_a_step": {name: 1e3 * time["best"] / new for name, time in times.items()},
+        "median_milliseconds_a_step": {name: 1e3 * time["median"] / new for name, time in times.items()},
+        "tokens_a_second": {name: count * new / time["best"] for name, time in times.items()},
+        "ratio": {name: time["best"] / own["best"] for name, time in times.items()},
+        "median_ratio": {name: time["median"] / own["median"] for name, time in times.items()},
+    }
+
+
+def run(options: Namespace) -> int:
+    """Measure, print, and say by the exit code whether the bar was met everywhere."""
+    new, rounds = (8, 3) if options.quick else (32, 25)
+    with tempfile.TemporaryDirectory() as folder:
+        who = writers(Path(folder), options.threads)
+        cases = {}
+        for case in CASES:
+            note(f"{case} …")
+            cases[case] = measured(who, case, new, rounds)
+    result = {"machine": machine(), "new_tokens": new, "bar": BAR, "cases": cases}
+    if options.json:
+        print_json(result)
+    else:
+        print(table(result))
+    return 0 if all(case["ratio"]["Hugging Face"] >= BAR for case in cases.values()) else 1
+
+
+def table(result: dict[str, Any]) -> str:
+    """A line for each case and contender: the minimum, its ratio to ours and, in brackets, that of the medians."""
+    lines = [f"{'':<14}{'':<14}{'ms a step':>10}{'÷ Transom':>16}{'tokens/s':>10}{'same tokens':>13}{'bar':>6}"]
+    for case, found in result["cases"].items():
+        for name, time in found["milliseconds_a_step"].items():
+            ratio = f"{found['ratio'][name]:.2f} ({found['median_ratio'][name]:.2f})"
+            bar = f"{result['bar']:.1f}" if name == "Hugging Face" else ""
+            lines.append(
+                f"{case:<14}{name:<14}{time:>10.2f}{ratio:>16}{found['tokens_a_second'][name]:>10,.0f}"
+                f"{found['same_tokens'][name]:>13.0%}{bar:>6}"
+            )
+            case = ""
+    if not all("CTranslate2" in found["ratio"] for found in result["cases"].values()):
+        lines.append(f"CTranslate2 is not installed: {INSTALLED}")
+    return "\n".join(lines)
