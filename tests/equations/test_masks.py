@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.equations.blocks import Block
+from transom.equations.edges import Box, Without
 from transom.equations.masks import Causal, Given, causal, padding, same_document, sliding_window
 from transom.names import Misfit
 
@@ -22,6 +23,10 @@ MASKS = {
     "padding": (padding(REAL), lambda b, p, k: REAL[b, k]),
     "and": (causal() & sliding_window(5) & padding(REAL), lambda b, p, k: k <= p and p - k < 5 and REAL[b, k]),
     "or": (causal() | sliding_window(2), lambda b, p, k: k <= p or abs(p - k) < 2),
+    "without edges": (
+        Without((Box((1,), None, None, (4, 7)), Box(None, None, (0,), (12,)))),
+        None,
+    ),
     "from a given start": (Causal(start=0), None),
 }
 
@@ -66,6 +71,25 @@ def test_more_queries_than_keys_leaves_the_first_rows_without_keys():
     found = dense(causal(), KEYS + 2)[0, 0]
     assert not found[:2].any()
     assert torch.equal(found[2:], torch.ones(KEYS, KEYS, dtype=torch.bool).tril())
+
+
+@pytest.mark.parametrize("queries", [1, 5, KEYS])
+def test_without_edges_is_everywhere_but_at_the_places_of_a_box(queries):
+    boxes = (Box((1,), (0, 2), None, (4, 7)), Box(None, None, (0,), (12,)), Box((0,), (1,), (3, 4), None))
+    whole = (2, 3, queries, KEYS)
+    found = Without(boxes).seen(Block(whole, device=CPU)).expand(whole)
+    for place in torch.cartesian_prod(*(torch.arange(size) for size in whole)).tolist():
+        cut = any(all(p is None or x in p for x, p in zip(place, box, strict=True)) for box in boxes)
+        assert bool(found[tuple(place)]) == (not cut), place
+
+
+def test_without_knows_whether_rows_differ_and_complains_of_edges_that_are_not_there():
+    assert not Without((Box(None, (1,), None, (3,)),)).by_row
+    assert Without((Box(None, (1,), (2,), (3,)),)).by_row
+    Without((Box(None, (2,), (4,), (12,)),)).check((2, 3, 5, KEYS), CPU)
+    with pytest.raises(Misfit) as error:
+        Without((Box(None, (3,), None, None),)).check((2, 3, 5, KEYS), CPU)
+    assert str(error.value) == "an edge is cut at heads (3,), but there are heads=3; count from 0"
 
 
 def test_a_mask_is_never_larger_than_the_block():
