@@ -1,0 +1,168 @@
+"""A model by its name, whoever's it is: text in, tokens and numbers out, and every complaint."""
+
+import json
+import sys
+
+import pytest
+import torch
+from model_folders import of_hugging_face, of_transom
+
+import transom
+from transom.cli.any_model import OfHuggingFace, OfTransom, cut, opened
+from transom.names import Misfit
+
+pytestmark = [
+    pytest.mark.usefixtures("own_errors"),
+    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"),
+]
+MAKERS = {"transom": of_transom, "hf": of_hugging_face}
+KINDS = [(origin, kind) for origin in MAKERS for kind in ("encoder", "decoder", "encoder_decoder")]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Each kind of either origin, opened when it is first asked for."""
+    found = {}
+
+    def one(origin, kind):
+        if (origin, kind) not in found:
+            if origin == "hf":
+                pytest.importorskip("transformers")
+            folder = MAKERS[origin](kind, tmp_path_factory.mktemp("models") / kind)
+            found[origin, kind] = opened(str(folder))
+        return found[origin, kind]
+
+    return one
+
+
+def complaint(act, *given):
+    with pytest.raises(Misfit) as caught:
+        act(*given)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("origin", "kind"), KINDS)
+def test_a_text_goes_through_any_model_and_is_watched(models, origin, kind):
+    one = models(origin, kind)
+    assert (one.origin, one.kind) == (origin, kind)
+    fed = one.encode("the cat sat on the mat")
+    assert len(fed.tokens) == len(fed.ids)
+    assert "".join(fed.tokens).replace(" ", "").startswith("thecatsatonthemat")
+    with transom.watch(one.model, tokens=fed.tokens) as trace:
+        output = one.run(fed)
+    assert output.isfinite().all()
+    assert trace[0].K.shape[2] == len(fed.tokens)
+    if kind == "decoder":
+        assert output.shape[:2] == (1, len(fed.tokens))
+
+
+@pytest.mark.parametrize("origin", MAKERS)
+def test_a_target_is_given_or_the_models_own_greedy_one(models, origin):
+    one = models(origin, "encoder_decoder")
+    given = one.encode("the cat", "a dog sat")
+    assert "".join(given.written).replace(" ", "").removesuffix("</s>") == "adogsat"
+    assert given.written[:-1] == given.targets[1:]
+    own = one.encode("the cat")
+    assert len(own.targets) == len(own.written)
+    assert one.run(own).argmax(-1)[0, :-1].tolist() == [*own.target_ids[1:]], "what greedy search chose"
+    assert [one.strings([token])[0] for token in own.target_ids] == own.targets
+
+
+@pytest.mark.parametrize(("origin", "kind"), KINDS)
+def test_a_long_text_is_cut_into_pieces_that_fit_and_none_is_lost(models, origin, kind):
+    one = models(origin, kind)
+    text = "the cat sat on the mat and " * 7
+    found = one.pieces(text, 11)
+    assert max(map(len, found)) <= 11
+    whole = one.strings([token for piece in found for token in piece])
+    assert "".join(whole).replace(" ", "").count("sat") == 7
+    assert one.pieces("  \n") == []
+    assert len(one.pieces("the cat")) == 1
+
+
+def test_the_embedded_translator_is_there_without_a_name():
+    one = opened()
+    fed = one.encode("I know where she lives.")
+    assert (one.origin, one.kind, one.name) == ("transom", "encoder_decoder", "the embedded translator")
+    assert fed.tokens[-1] == "</s>"
+    assert fed.written[-1] == "</s>"
+    assert fed.targets[0] == "<s>"
+
+
+def test_an_encoder_without_labels_gives_vectors(tmp_path):
+    from transom.models import Encoder
+
+    folder = of_transom("encoder", tmp_path / "labelled")
+    one = opened(str(folder))
+    assert one.run(one.encode("the cat")).shape == (1, 2)
+    one.model = Encoder(
+        type(one.model.config)(vocabulary=one.tokenizer.size, d_model=12, heads=3, d_hidden=5, layers=1)
+    )
+    assert one.run(one.encode("the cat")).shape == (1, len(one.encode("the cat").ids), 12)
+
+
+def test_what_is_no_model_is_said(tmp_path):
+    assert complaint(opened, str(tmp_path / "none")) == (
+        f"{tmp_path}/none should be the folder of a model, but there is no such folder; check the path"
+    )
+    assert complaint(opened, str(tmp_path)) == (
+        f"{tmp_path} should hold config.json, but it does not; is it the folder of a model?"
+    )
+    (tmp_path / "config.json").write_text("{}")
+    assert complaint(opened, str(tmp_path)) == (
+        f"{tmp_path}/config.json should describe a model of Transom's (format, model) or of Hugging Face's"
+        " (model_type), but it does neither; is it the folder of a model?"
+    )
+
+
+def test_a_hugging_face_folder_needs_safetensors_and_its_extra(tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+    folder = of_hugging_face("encoder", tmp_path / "bert")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    found = complaint(opened, str(folder))
+    assert found.startswith(f"{folder} should hold a model in safetensors, but it cannot be loaded from this machine: ")
+    assert found.endswith("; name a folder, or fetch it into the local cache first")
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert complaint(opened, str(folder)) == (
+        f"{folder} is a Hugging Face model, which needs the extra hf; install it with pip install 'transom[hf]'"
+    )
+
+
+def test_code_that_comes_with_a_model_is_never_run(tmp_path):
+    pytest.importorskip("transformers")
+    folder = of_hugging_face("decoder", tmp_path / "llama")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "own", "auto_map": {"AutoConfig": "own.Config", "AutoModel": "own.Model"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "own.py").write_text("raise SystemExit('it ran')")
+    assert complaint(opened, str(folder)).startswith(
+        f"{folder} should be a Hugging Face model, but it cannot be loaded"
+    )
+
+
+def test_an_id_that_is_not_on_this_machine_is_said():
+    pytest.importorskip("transformers")
+    found = complaint(opened, "nobody/nothing")
+    assert found.startswith("nobody/nothing should be a Hugging Face model, but it cannot be loaded from this machine")
+
+
+def test_texts_and_targets_that_do_not_fit_are_said(models):
+    decoder, both = models("transom", "decoder"), models("transom", "encoder_decoder")
+    assert complaint(decoder.encode, " ") == (
+        "the text is empty, but there must be something to read; give a word or more"
+    )
+    many = decoder.pieces("cat " * 100)
+    assert complaint(decoder.encode, "cat " * 100) == (
+        f"the text has {sum(map(len, many))} tokens, but {decoder.name} takes 37 at most; give a shorter one"
+    )
+    assert complaint(decoder.encode, "cat", "chat") == (
+        f"a target is for an encoder–decoder, but {decoder.name} is one decoder alone; leave the target out"
+    )
+    assert complaint(both.encode, "cat", "cat " * 100).endswith(f"but {both.name} takes 37 at most; give a shorter one")
+    assert complaint(cut, [1, 2, 3], 2, 2) == "pieces need 3 tokens or more, but got longest=2; give a larger number"
+
+
+def test_both_kinds_are_told_apart(models):
+    assert isinstance(models("transom", "decoder"), OfTransom)
+    assert isinstance(models("hf", "decoder"), OfHuggingFace)
+    assert torch.is_tensor(models("hf", "decoder").encode("the cat").inputs["input_ids"])
