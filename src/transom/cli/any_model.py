@@ -127,7 +127,6 @@ class OfTransom(AnyModel):
     """A model of Transom's, with its tokenizer."""
 
     origin = "transom"
-    longest: int  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, folder: Path, name: str | None = None) -> None:
         from transom.models.folder import header_of
@@ -137,7 +136,8 @@ class OfTransom(AnyModel):
         self.model = found.model
         self.tokenizer: Tokenizer = found.tokenizer
         self.name, self.kind = name or str(folder), found.model.kind
-        self.longest = int(found.model.config.longest)
+        self.most = int(found.model.config.longest)
+        self.longest = self.most
 
     def pieces(self, text: str, longest: int | None = None) -> list[list[int]]:
         ending = [self.tokenizer.end] if self.kind == "encoder_decoder" else []
@@ -152,7 +152,7 @@ class OfTransom(AnyModel):
         if self.kind != "encoder_decoder":
             return Fed({"tokens": tokens}, ids, self.strings(ids))
         written = self.written(tokens) if target is None else [*self.tokenizer.encode(target), self.tokenizer.end]
-        if len(written) > self.longest:
+        if len(written) > self.most:
             raise Misfit(
                 f"the target has {len(written)} tokens, but {self.name} takes {self.longest} at most;"
                 " give a shorter one"
@@ -164,7 +164,7 @@ class OfTransom(AnyModel):
     def written(self, source: "Tensor") -> list[int]:
         """The model's own greedy translation, up to its end token."""
         model: Any = self.model
-        longest = min(self.longest, 2 * source.shape[1] + SOME)
+        longest = min(self.most, 2 * source.shape[1] + SOME)
         found = model.generate(source, num_beams=1, max_length=longest)[0].tolist()[1:]
         return found[: found.index(self.tokenizer.end) + 1] if self.tokenizer.end in found else found
 
