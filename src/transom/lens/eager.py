@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from transom.equations.biases import GivenBias
 from transom.kernels.problem import Problem
+from transom.lens.cut import Cut, described
 from transom.lens.heard import UNCHECKED, Heard, problem_of, unexpanded
 from transom.lens.kept import Kept
 from transom.names import Misfit
@@ -52,7 +52,9 @@ def by_heads(weights: Tensor, module: nn.Module) -> Tensor | None:
     return weights.unflatten(0, (-1, heads)) if heads > 0 and weights.shape[0] % heads == 0 else None
 
 
-def of_interface(given: inspect.BoundArguments, weights: list[Tensor], output: object) -> Heard | None:
+def of_interface(
+    given: inspect.BoundArguments, weights: list[Tensor], output: object, cut: Cut | None = None
+) -> Heard | None:
     """A call of Hugging Face's eager attention: its softmax gave the weights, which decide how it is understood."""
     named = given.arguments
     Q, K, V = (named[word] for word in ("query", "key", "value"))
@@ -63,14 +65,18 @@ def of_interface(given: inspect.BoundArguments, weights: list[Tensor], output: o
     dropped = float(named.get("dropout") or 0.0)
     unproved = UNCHECKED.format(dropped) if dropped else ""
     made = output.transpose(1, 2) if fits else None
-    problem = understood(named, own)
-    if problem is None or made is None:
-        return of_weights(own, V if fits else None, made, unproved)
-    return Heard(problem, made, unproved=unproved)
+    problem = plainly(named, tuple(own.shape))
+    if problem is not None and made is not None:
+        one = Heard(problem, made, unproved=unproved)
+        one = one if cut is None else described(one, cut)
+        again = Kept(one.problem, None, None, zeroed=one.zeroed)
+        if torch.allclose(again.block_weights(problem.block()), own.to(problem.accurate), atol=AGREE):
+            return one
+    return of_weights(own, V if fits else None, made, unproved)
 
 
-def understood(named: dict[str, Any], own: Float[Tensor, "batch heads queries keys"]) -> Problem | None:
-    """The problem that its arguments tell of, if its weights are the model's own."""
+def plainly(named: dict[str, Any], whole: tuple[int, ...]) -> Problem | None:
+    """The problem that its arguments tell of, if it has that size; whether it is the model's own, its weights tell."""
     Q, K, V, mask = (named[word] for word in ("query", "key", "value", "attention_mask"))
     more = {**named, **named.get("kwargs", {})}
     bias = None
@@ -84,12 +90,7 @@ def understood(named: dict[str, Any], own: Float[Tensor, "batch heads queries ke
     softcap = more.get("softcap")
     if softcap is not None:
         problem = Problem(**{**vars(problem), "softcap": float(softcap)})
-    if problem.whole != tuple(own.shape):
-        return None
-    kept = Kept(problem, None, None)
-    return (
-        problem if torch.allclose(kept.block_weights(problem.block()), own.to(problem.accurate), atol=AGREE) else None
-    )
+    return problem if problem.whole == whole else None
 
 
 def wrapped_interface(told: Callable[[Callable[..., Any], inspect.BoundArguments], Any]) -> Callable[[], None]:

@@ -26,6 +26,7 @@ class Heard:
     lse: Tensor | None = None
     joined: Joined | None = None
     unproved: str = ""
+    zeroed: Mask | None = None  # False where a weight was set to 0 after the softmax
 
 
 def problem_of(

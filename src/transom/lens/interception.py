@@ -10,13 +10,11 @@ import inspect
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from contextlib import contextmanager
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
-from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.modules import module as modules
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
@@ -24,7 +22,10 @@ from transom.kernels import door
 from transom.kernels.problem import Problem
 from transom.lens import heard
 from transom.lens.by_hand import of_multihead
+from transom.lens.cut import Cut, described
+from transom.lens.cutting import cut_native, cut_sdpa, recut, refuse_compiled, softmax_cut
 from transom.lens.eager import looks_like_attention, of_interface, of_softmax, wrapped_interface
+from transom.lens.ear import EAR, Cutter, Watcher, real
 from transom.lens.heard import Heard
 
 SDPA = "scaled_dot_product_attention"
@@ -34,76 +35,37 @@ SOFTMAX = "_softmax"
 TWICE = "Using `torch.compile"  # … that hooks fire for the compiled module too, which is what ours want
 
 
-@runtime_checkable
-class Watcher(Protocol):
-    """Someone who wants to know of each attention, in which modules it ran (outermost first), and as which of them.
-
-    None stands for an attention that could not be read.
-    """
-
-    def hear(self, one: Heard | None, modules: list[nn.Module], order: int) -> None: ...
-
-
-class Ear(threading.local):
-    """What one thread listens with."""
-
-    def __init__(self) -> None:
-        self.watchers: list[Watcher] = []
-        self.modules: list[nn.Module] = []  # those whose forward is running, outermost first
-        self.told: list[int] = []  # for each of them, how many attentions had been heard when it began
-        self.count = 0
-        self.inside: list[Tensor] | None = None  # within an attention: the log-sum-exps its kernels gave
-        self.weights: list[Tensor] | None = None  # within one computed by hand: what its softmax gave
-
-    def pop(self) -> None:
-        self.modules.pop()
-        self.told.pop()
-
-    @contextmanager
-    def within(self) -> Iterator[list[Tensor]]:
-        """What runs in here belongs to one attention."""
-        before, self.inside = self.inside, []
-        try:
-            yield self.inside
-        finally:
-            self.inside = before
-
-    def tell(self, found: Callable[[], Heard | None]) -> None:
-        """One attention went by; None is one that could not be read."""
-        order = self.count - self.told[-1] if self.told else 0
-        self.count += 1
-        with beside():
-            one = found()
-            for watcher in self.watchers:
-                watcher.hear(one, self.modules, order)
-
-
-EAR = Ear()
-
-
-@contextmanager
-def beside() -> Iterator[None]:
-    """Work of our own beside the model's: no gradients, no autocast, and tensors that live on after the block."""
-    exact = torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else nullcontext()
-    with torch.inference_mode(False), torch.no_grad(), exact, EAR.within():
-        yield
-
-
-def real(x: object) -> bool:
-    """Whether a tensor holds numbers, and is not one that a compiler traces with."""
-    return isinstance(x, Tensor) and not isinstance(x, FakeTensor | FunctionalTensor) and x.device.type != "meta"
-
-
-def overheard(kernel: Any, told: Callable[..., Heard]) -> Callable[..., Any]:
+def overheard_sdpa(kernel: Any) -> Callable[..., Any]:
     """A kernel that also tells what it did; what runs within it is not told again."""
+
+    def wrapped(keys: Any, *given: Any, **named: Any) -> Any:
+        run = lambda: kernel.call_boxed(keys, *given, **named)  # noqa: E731
+        if not EAR.watchers or EAR.inside is not None or not real(given[0]):
+            return run()
+        state = torch.get_rng_state() if EAR.cutters else None
+        with EAR.within() as sums:
+            output = run()
+        told = lambda: sdpa_told(output, sums, *given, **named)  # noqa: E731
+        if state is None:
+            EAR.tell(told)
+            return output
+        return cut_sdpa(output, told(), run, state)
+
+    return wrapped
+
+
+def overheard_native(kernel: Any) -> Callable[..., Any]:
+    """The fast path of `nn.MultiheadAttention`, of tensors or nested ones."""
 
     def wrapped(keys: Any, *given: Any, **named: Any) -> Any:
         if not EAR.watchers or EAR.inside is not None or not real(given[0]):
             return kernel.call_boxed(keys, *given, **named)
-        with EAR.within() as sums:
+        with EAR.within():
             output = kernel.call_boxed(keys, *given, **named)
-        EAR.tell(lambda: told(output, sums, *given, **named))
-        return output
+        if not EAR.cutters:
+            EAR.tell(lambda: heard.of_native(output, *given, **named))
+            return output
+        return cut_native(output, lambda: heard.of_native(output, *given, **named))
 
     return wrapped
 
@@ -117,25 +79,55 @@ def overheard_flash(kernel: Any) -> Callable[..., Any]:
             if EAR.inside is not None:
                 EAR.inside.append(lse)
             else:
+                if EAR.cutters:
+                    refuse_compiled(heard.of_flash(output, lse, *given, **named))
                 EAR.tell(lambda: heard.of_flash(output, lse, *given, **named))
         return output, lse
 
     return wrapped
 
 
+def is_row_softmax(x: Tensor, dim: int) -> bool:
+    return real(x) and x.dim() in (3, 4) and dim in (-1, x.dim() - 1)
+
+
 def overheard_softmax(kernel: Any) -> Callable[..., Any]:
     """A softmax over the last axis: the weights of an attention computed by hand, or of something else."""
 
     def wrapped(keys: Any, x: Tensor, dim: int, widened: bool) -> Any:
-        weights = kernel.call_boxed(keys, x, dim, widened)
-        if EAR.watchers and real(x) and x.dim() in (3, 4) and dim in (-1, x.dim() - 1):
-            if EAR.weights is not None:
-                EAR.weights.append(weights)
-            elif EAR.inside is None and EAR.modules and by_hand_in(EAR.modules[-1]):
-                EAR.tell(lambda: of_softmax(weights, EAR.modules[-1]))
-        return weights
+        if EAR.deaf or not EAR.watchers or not is_row_softmax(x, dim):
+            return kernel.call_boxed(keys, x, dim, widened)
+        return tell_softmax(softmax_cut(x, lambda kept: kernel.call_boxed(keys, kept, dim, widened), False))
 
     return wrapped
+
+
+def overheard_softmax_with_gradients(kernel: Any) -> Callable[..., Any]:
+    """The same above autograd, where edges are cut out of it so that gradients follow."""
+
+    def wrapped(keys: Any, x: Tensor, dim: int, widened: bool) -> Any:
+        wants = EAR.cutters and x.requires_grad and torch.is_grad_enabled()
+        if not wants or EAR.deaf or not is_row_softmax(x, dim):
+            return kernel.call_boxed(keys, x, dim, widened)
+
+        def run(kept: Tensor) -> Tensor:
+            EAR.deaf = True
+            try:
+                return kernel.call_boxed(keys, kept, dim, widened)
+            finally:
+                EAR.deaf = False
+
+        return tell_softmax(softmax_cut(x, run, True))
+
+    return wrapped
+
+
+def tell_softmax(weights: Tensor) -> Tensor:
+    if EAR.weights is not None:
+        EAR.weights.append(weights)
+    elif EAR.inside is None and EAR.modules and by_hand_in(EAR.modules[-1]):
+        EAR.tell(lambda: of_softmax(weights, EAR.modules[-1]))
+    return weights
 
 
 def eager_told(function: Callable[..., Any], given: inspect.BoundArguments) -> Any:
@@ -144,21 +136,19 @@ def eager_told(function: Callable[..., Any], given: inspect.BoundArguments) -> A
     if not EAR.watchers or EAR.inside is not None or not real(given.arguments.get("query")):
         return call()
     EAR.weights = weights = []
+    EAR.keys, EAR.was_cut = given.arguments["key"].shape[2], None
     try:
         with EAR.within():
             result = call()
     finally:
-        EAR.weights = None
-    EAR.tell(lambda: of_interface(given, weights, result[0] if isinstance(result, tuple) else result))
+        EAR.weights = EAR.keys = None
+    cut = EAR.was_cut
+    EAR.tell(lambda: of_interface(given, weights, result[0] if isinstance(result, tuple) else result, cut))
     return result
 
 
 def sdpa_told(output: Tensor, sums: list[Tensor], *given: Any, **named: Any) -> Heard:
     return heard.of_sdpa(output, sums[0] if len(sums) == 1 else None, *given, **named)
-
-
-def native_told(outputs: tuple[Tensor, Tensor | None], sums: list[Tensor], *given: Any, **named: Any) -> Heard:
-    return heard.of_native(outputs, *given, **named)
 
 
 def at_the_door(problem: Problem, solve: door.Solve) -> tuple[Tensor, Tensor]:
@@ -167,8 +157,10 @@ def at_the_door(problem: Problem, solve: door.Solve) -> tuple[Tensor, Tensor]:
         return solve(problem)
     with EAR.within():
         output, lse = solve(problem)
-    EAR.tell(lambda: Heard(problem, output, lse))
-    return output, lse
+    one = Heard(problem, output, lse)
+    new = recut(one)[0] if EAR.cutters else one
+    EAR.tell(lambda: new)
+    return (output if new.output is None else new.output), lse
 
 
 def entered(module: nn.Module, given: tuple[Any, ...]) -> None:
@@ -185,8 +177,14 @@ def left(module: nn.Module, given: tuple[Any, ...], *rest: Any) -> None:
     while EAR.modules[-1] is not module:
         EAR.pop()
     if len(rest) == 2 and is_multihead(module) and EAR.told[-1] == EAR.count:
-        EAR.tell(lambda: of_multihead(module, given, *rest))
+        cut, EAR.was_cut = EAR.was_cut, None
+        EAR.tell(lambda: multihead_told(module, given, rest, cut))
     EAR.pop()
+
+
+def multihead_told(module: nn.MultiheadAttention, given: tuple[Any, ...], rest: Any, cut: Cut | None) -> Heard:
+    one = of_multihead(module, given, *rest)
+    return one if cut is None else described(one, cut)
 
 
 def is_multihead(module: nn.Module) -> TypeGuard[nn.MultiheadAttention]:
@@ -226,11 +224,12 @@ class Installed:
 
     def put_up(self) -> None:
         self.library = torch.library.Library("aten", "IMPL")
-        self.wrap(SDPA, "CompositeImplicitAutograd", lambda kernel: overheard(kernel, sdpa_told))
+        self.wrap(SDPA, "CompositeImplicitAutograd", overheard_sdpa)
         self.wrap(FLASH, "CPU", overheard_flash)
-        self.wrap(NATIVE, "CPU", lambda kernel: overheard(kernel, native_told))
-        self.wrap(NATIVE, "NestedTensorCPU", lambda kernel: overheard(kernel, native_told))
+        self.wrap(NATIVE, "CPU", overheard_native)
+        self.wrap(NATIVE, "NestedTensorCPU", overheard_native)
         self.wrap(SOFTMAX, "CPU", overheard_softmax)
+        self.wrap(SOFTMAX, "AutogradCPU", overheard_softmax_with_gradients)
         self.undo = wrapped_interface(eager_told)
         self.hooks = [
             register_module_forward_pre_hook(entered),
@@ -268,14 +267,18 @@ INSTALLED = Installed()
 
 
 @contextmanager
-def listening(watcher: Watcher) -> Iterator[None]:
-    """While the block runs, `watcher` hears each attention of this thread."""
+def listening(watcher: Watcher, cutter: Cutter | None = None) -> Iterator[None]:
+    """While the block runs, `watcher` hears each attention of this thread, and `cutter` says what to cut out of it."""
     INSTALLED.add()
     EAR.watchers.append(watcher)
+    if cutter is not None:
+        EAR.cutters.append(cutter)
     try:
         yield
     finally:
         EAR.watchers.remove(watcher)
+        if cutter is not None:
+            EAR.cutters.remove(cutter)
         if not EAR.watchers:
             EAR.modules.clear()
             EAR.told.clear()

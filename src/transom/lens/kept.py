@@ -8,9 +8,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from transom.equations.blocks import Block
+from transom.equations.masks import Mask
 from transom.kernels import tiles
 from transom.kernels.problem import Problem
-from transom.kernels.tiles import bands
+from transom.kernels.tiles import bands, safe_context
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,7 @@ class Kept:
 
     Where the model gave no output per head, or no L, they are worked out when they are first asked for. `joined` is
     what the model used in the place of an output per head; `unproved` says why its output cannot be made again, where
-    it cannot.
+    it cannot. `zeroed` is False where a weight was set to 0 after the softmax.
     """
 
     def __init__(
@@ -38,10 +39,12 @@ class Kept:
         lse: Float[Tensor, "batch heads queries"] | None,
         joined: Joined | None = None,
         unproved: str = "",
+        zeroed: Mask | None = None,
     ) -> None:
         self.problem = problem.detached()
         self.joined = joined
         self.unproved = unproved
+        self.zeroed = zeroed
         if output is not None:
             self.output = output
         if lse is not None:
@@ -55,7 +58,7 @@ class Kept:
 
     @cached_property
     def output(self) -> Tensor:
-        return self.solved[0]
+        return self.solved[0] if self.zeroed is None else self.made()
 
     @cached_property
     def lse(self) -> Float[Tensor, "batch heads queries"]:
@@ -90,8 +93,18 @@ class Kept:
             for taken in self.normaliser:
                 if taken is not None:
                     logs -= block.part(taken[..., None])
-            return logs
+            return logs if self.zeroed is None else logs.masked_fill_(~self.zeroed.seen(block), -torch.inf)
 
     def block_weights(self, block: Block) -> Float[Tensor, "batch heads rows columns"]:
         """A block's weights: exp(score − L)."""
         return self.log_weights(block).exp_()
+
+    def made(self) -> Float[Tensor, "batch heads queries d_value"]:
+        """The output that the weights make."""
+        problem = self.problem
+        output = torch.zeros((*problem.whole[:3], problem.V.shape[3]), dtype=problem.accurate, device=problem.Q.device)
+        for band in bands(problem):
+            weights, scaled = self.block_weights(band), problem.dropout_factors(band)
+            weights = weights if scaled is None else weights * scaled
+            output[band.batch, band.heads, band.rows] = safe_context(weights, problem.values_of(band))
+        return output.to(problem.Q.dtype)

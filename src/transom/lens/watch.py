@@ -50,7 +50,7 @@ class ModelWatcher:
     def kept(self, one: Heard) -> Sight:
         if self.keep == "qkv":
             one = self.copies.heard(one)
-        sight = Sight(one.problem, one.output, one.lse, one.joined, one.unproved)
+        sight = Sight(one.problem, one.output, one.lse, one.joined, one.unproved, one.zeroed)
         return sight if self.keep == "qkv" else Glance(sight, self.copies.device)
 
     def place(self, modules: list[nn.Module], order: int) -> str | None:
