@@ -91,17 +91,23 @@ class EncoderConfig(Config, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class DecoderConfig(Config, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A decoder; `tying`: "target" (the output has the embedding's parameters) or "none"."""
+    """A decoder.
+
+    tying    "target": the output has the embedding's parameters; "none"
+    causal   no token sees those behind it; without, training reads the answer off, to show why the mask is there
+    """
 
     vocabulary: int
     layers: int
     tying: str = "target"
+    causal: bool = True
 
     SIZES: ClassVar = (*Config.SIZES, "vocabulary", "layers")
     CHOICES: ClassVar = {**Config.CHOICES, "tying": dict.fromkeys(("target", "none"))}
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_flag("causal", self.causal)
         check_padding(self.padding, self.vocabulary)
 
 

@@ -17,6 +17,7 @@ from transom.models.writing.quick import Ends, hooked, quick
 from transom.models.writing.settings import GenerationConfig
 from transom.models.writing.steps import DecoderSteps, SlidingSteps
 from transom.models.writing.stopping import Decodes
+from transom.models.writing.whole import WholeSteps
 from transom.names import Misfit
 
 
@@ -56,11 +57,12 @@ class Decoder(Model):
         cache       from `new_cache`: the tokens follow those it has seen
         documents   for several texts packed into one row: an id per token; none sees another, each counts from 0
         """
+        self.check_cache(cache)
         length = 0 if cache is None else cache.length
         check_real(tokens, real, length)
         check_documents(tokens, documents, cache is not None)
         x = self.embedding(tokens, start=length, at=places(tokens, real, documents))
-        return self.stack(x, allowed=allowed(real, documents), causal=True, cache=cache)
+        return self.stack(x, allowed=allowed(real, documents), causal=self.config.causal, cache=cache)
 
     def forward(
         self,
@@ -74,7 +76,17 @@ class Decoder(Model):
 
     def new_cache(self) -> StackCache:
         """An empty cache for writing on."""
-        return self.stack.new_cache()
+        cache = self.stack.new_cache()
+        self.check_cache(cache)
+        return cache
+
+    def check_cache(self, cache: StackCache | None) -> None:
+        """Complain about a cache where nothing can be kept: what a token is depends on those still to come."""
+        if cache is not None and not self.config.causal:
+            raise Misfit(
+                "a cache keeps what tokens are once and for all, but with causal=False each new one changes those"
+                " before it; give all tokens at once"
+            )
 
     def generate(
         self,
@@ -96,7 +108,8 @@ class Decoder(Model):
         return_scores   give `Written`: the sequences, and the mean log-probability of each (see `length_penalty`)
         settings        as in `GenerationConfig`, in place of those in `model.generation`
 
-        With learned positions, what goes beyond `longest` is written from the last `longest` tokens.
+        With learned positions, what goes beyond `longest` is written from the last `longest` tokens. Without the causal
+        mask there is no cache: every token is written from a new reading of all before it.
         """
         asked = Asked(seed, streamer, tokenizer, return_scores)
         return generate(self, tokens, real, self.generation.changed(settings), asked)
@@ -106,6 +119,8 @@ class Decoder(Model):
         if tokens.shape[1] == 0:
             raise Misfit("each prompt needs a token, but they are empty; begin with the start token")
         prompt, real = flushed(tokens, real_tokens(tokens, real, settings))
+        if not self.config.causal:
+            return Begun(prompt, real, WholeSteps(self, prompt, real), hooked(self))
         plain = DecoderSteps(self, prompt, real)
         steps = quick(plain, Ends(self.embedding, self.stack, self.unembedding), settings.num_beams)
         if self.config.positions == "learned" and limit(prompt.shape[1], settings, self.config) > self.config.longest:
