@@ -13,6 +13,7 @@ from transom.kernels.problem import put
 from transom.lens.asked import Asked, places
 from transom.lens.kept import Kept
 from transom.lens.pooled import Map, pooled
+from transom.lens.positions import check_distance
 from transom.lens.receipt import Receipt, checked
 from transom.lens.statistics import Statistics, Top, gathered, strongest
 from transom.names import Misfit, spelled
@@ -60,8 +61,13 @@ class Sight(Kept):
         return self.statistics.peak
 
     def distance(self) -> Float[Tensor, "batch heads queries"]:
-        """How far away each row looks, on average: Σⱼ weight · |position − position of j|."""
-        return self.statistics.distance
+        """How far away each row looks, on average: Σⱼ weight · |position − position of j|.
+
+        The queries are the last of the keys, unless a causal mask tells otherwise. To another sequence there is none.
+        """
+        found = self.statistics
+        check_distance(found.distance, found.received.shape[2])
+        return found.distance
 
     def received(self) -> Float[Tensor, "batch heads keys"]:
         """How much attention each key got, summed over all rows."""

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from transom.kernels.tiles import bands
 from transom.lens.kept import Kept
+from transom.lens.positions import first_position
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,7 @@ def gathered(kept: Kept) -> Statistics:
     entropy, peak, distance = (kept.lse.new_zeros((batch, heads, queries)) for _ in range(3))
     # Summed in float64: many small weights meet in one column.
     received = kept.lse.new_zeros((batch, heads, keys), dtype=torch.float64)
+    start = first_position(kept.problem)
     for band in bands(kept.problem):
         if band.shape[3] == 0:
             continue
@@ -43,10 +45,12 @@ def gathered(kept: Kept) -> Statistics:
         weights = logs.exp()
         peak[rows] = weights.amax(dim=-1)
         received[band.batch, band.heads, band.columns] += weights.sum(dim=-2)
-        away = (band.key_positions() - band.query_positions()).abs().to(weights.dtype)
+        away = (band.key_positions() - band.query_positions(start)).abs().to(weights.dtype)
         distance[rows] = torch.linalg.vecdot(weights, away)
         # A masked key has log-weight −∞ and weight 0: any finite number in its place gives the 0 that is meant.
         entropy[rows] = -torch.linalg.vecdot(weights, logs.clamp_min_(-1e30)).clamp_max_(0.0)
+    if start is None:  # the queries stand nowhere among the keys
+        distance.fill_(torch.nan)
     return Statistics(entropy, peak, distance, received.to(kept.lse.dtype))
 
 
