@@ -8,6 +8,7 @@ from torch import Tensor
 
 from transom.kernels.problem import Problem
 from transom.lens.heard import Heard
+from transom.lens.strands import Strand, Stretch
 
 Part = TypeVar("Part")
 COMPARED = 4  # of the masks kept so far, the last few may be the one that comes again
@@ -19,6 +20,7 @@ class Copies:
     def __init__(self, device: torch.device | None) -> None:
         self.device = device
         self.masks: list[Tensor] = []
+        self.strands: dict[str, Strand] = {}  # the keys and values that came last under each name
 
     def copy(self, x: Tensor) -> Tensor:
         """A copy of its own, laid out anew."""
@@ -42,21 +44,25 @@ class Copies:
             new[field.name] = self.shared(value) if isinstance(value, Tensor) else self.part(value)
         return replace(part, **new)
 
-    def problem(self, one: Problem) -> Problem:
-        return replace(
-            one,
-            Q=self.copy(one.Q),
-            K=self.copy(one.K),
-            V=self.copy(one.V),
-            mask=self.part(one.mask),
-            bias=self.part(one.bias),
-        )
+    def problem(self, one: Problem, name: str) -> tuple[Problem, Stretch]:
+        """The problem of an attention of that name; of keys and values that it saw before, only the new ones."""
+        one = replace(one, Q=self.copy(one.Q), mask=self.part(one.mask), bias=self.part(one.bias))
+        strand = self.strands.get(name)
+        first = None if strand is None else strand.continued(one)
+        if strand is None or first is None:
+            one = replace(one, K=self.copy(one.K), V=self.copy(one.V))
+            self.strands[name] = strand = Strand(one.K, one.V)
+        stretch = strand.stretch(one, first or 0)
+        return replace(one, K=stretch.K, V=stretch.V), stretch
 
-    def heard(self, one: Heard) -> Heard:
-        return replace(
+    def heard(self, one: Heard, name: str) -> tuple[Heard, Stretch]:
+        """What was heard under that name, and which keys of its strand it looked at."""
+        problem, stretch = self.problem(one.problem, name)
+        kept = replace(
             one,
-            problem=self.problem(one.problem),
+            problem=problem,
             output=None if one.output is None else self.copy(one.output),
             lse=None if one.lse is None else self.copy(one.lse),
             joined=self.part(one.joined),
         )
+        return kept, stretch

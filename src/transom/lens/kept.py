@@ -12,6 +12,7 @@ from transom.equations.masks import Mask
 from transom.kernels import tiles
 from transom.kernels.problem import Problem
 from transom.kernels.tiles import bands, safe_context
+from transom.lens.strands import Stretch
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +30,11 @@ class Kept:
 
     Where the model gave no output per head, or no L, they are worked out when they are first asked for. `joined` is
     what the model used in the place of an output per head; `unproved` says why its output cannot be made again, where
-    it cannot. `zeroed` is False where a weight was set to 0 after the softmax.
+    it cannot. `zeroed` is False where a weight was set to 0 after the softmax. `stretch` is where its keys lie among
+    those of other steps, where it is one of several.
     """
+
+    stretch: Stretch | None = None
 
     def __init__(
         self,

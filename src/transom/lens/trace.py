@@ -6,23 +6,44 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from transom.lens.grids import Grid
+from transom.lens.labels import Labels, Tokens, labels
 from transom.lens.sight import Sight
-from transom.lens.trace_file import read, written
+from transom.lens.stitching import chosen_run, stitched
+from transom.lens.trace_file import Header, read, written
 from transom.names import Misfit
 
-Tokens = list[list[str]]
+Words = Sequence[str] | Sequence[Sequence[str]] | None
 
 
 class Trace:
     """The attentions of a run, each under the path of the module it ran in.
 
     `trace[name]` is the one attention of that name, `trace.all(name)` are all of them where a module ran more than
-    once, `trace[number]` goes by the order of running. `tokens` holds the words of each sequence, if they were given.
+    once, `trace[number]` goes by the order of running. `tokens` holds the words of each sequence, and `targets` those
+    that the decoder of an encoder–decoder reads, if they were given; both may be set after the run. `grid` tells where
+    in an image each token is.
     """
 
-    def __init__(self, tokens: Sequence[str] | Sequence[Sequence[str]] | None = None) -> None:
-        self.tokens = None if tokens is None else sequences(tokens)
+    def __init__(self, tokens: Words = None, targets: Words = None, grid: Grid | None = None) -> None:
+        self.tokens, self.targets, self.grid = tokens, targets, grid
         self.seen: list[tuple[str, Sight]] = []
+
+    @property
+    def tokens(self) -> Tokens | None:
+        return self._tokens
+
+    @tokens.setter
+    def tokens(self, words: Words) -> None:
+        self._tokens = None if words is None else sequences(words)
+
+    @property
+    def targets(self) -> Tokens | None:
+        return self._targets
+
+    @targets.setter
+    def targets(self, words: Words) -> None:
+        self._targets = None if words is None else sequences(words)
 
     def add(self, name: str, sight: Sight) -> None:
         self.seen.append((name, sight))
@@ -64,14 +85,37 @@ class Trace:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to one safetensors file: names, tokens and masks in the header, numbers as float32."""
-        written(Path(path), self.tokens, self.seen)
+        written(Path(path), Header(tokens=self.tokens, targets=self.targets, grid=self.grid), self.seen)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Trace":
         """Read what `save` wrote; a file that is damaged or made up is an error that says so."""
-        trace = cls()
-        trace.tokens, trace.seen = read(Path(path))
+        said, seen = read(Path(path))
+        trace = cls(said.tokens, said.targets, said.grid)
+        trace.seen = seen
         return trace
+
+    def labels(self, name: str, batch: int = 0) -> Labels:
+        """The words beside an attention: `.reads` and `.predicts` for each row, `.at` for each column."""
+        return labels(name, self[name], self.tokens, self.targets, self.grid, batch)
+
+    def stitched(self, run: int | None = None) -> "Trace":
+        """The same with one attention under each name: the steps of a generation as if the text had been read whole."""
+        whole = Trace(self.tokens, self.targets, self.grid)
+        for name in self.names:
+            whole.add(name, stitched(chosen_run(name, self.all(name), run)))
+        return whole
+
+    def proven(self) -> "Trace":
+        """Itself, if no receipt fails: what is to be drawn must be what the model did."""
+        for name, sight in self.seen:
+            receipt = sight.receipt()
+            if receipt.fails:
+                raise Misfit(
+                    f"the weights of {name!r} do not make the output that the model used: they are off by"
+                    f" {receipt.difference:.1e}, but {receipt.tolerance:.1e} is allowed; nothing of this run is drawn"
+                )
+        return self
 
     def __repr__(self) -> str:
         return f"Trace({len(self)} attentions: {some(self.names)})"

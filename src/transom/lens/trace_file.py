@@ -18,11 +18,13 @@ from transom.files.durable import write_file
 from transom.kernels import checks
 from transom.kernels.problem import Problem
 from transom.lens.glance import Glance
+from transom.lens.grids import Grid
 from transom.lens.kept import Joined
 from transom.lens.parts_on_file import bias_from, mask_from, of_dtype, plain
 from transom.lens.receipt import Receipt
 from transom.lens.sight import Sight
 from transom.lens.statistics import Statistics
+from transom.lens.strands import Strand
 from transom.names import Misfit
 
 FORMAT = "transom trace 1"
@@ -45,13 +47,22 @@ class SightOnFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     mask: dict[str, Any] | None = None
     bias: dict[str, Any] | None = None
     unproved: str = ""
+    keys: tuple[int, int] | None = None  # where K and V hold those of other steps too: the first, and how many
+    fixed: bool = False  # whether they are those of a cache of fixed size
     proof: tuple[str, str] | None = None  # of a Glance: difference and tolerance; JSON has no infinity
 
 
-class TraceOnFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the header says beside the tensors."""
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The words and the grid of a trace."""
 
     tokens: list[list[str]] | None
+    targets: list[list[str]] | None = None
+    grid: Grid | None = None
+
+
+class TraceOnFile(Header, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the header says beside the tensors."""
+
     sights: list[SightOnFile]
 
 
@@ -61,6 +72,13 @@ class Placed:
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
         self.names: dict[int, str] = {}
+        self.strands: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def strand(self, one: Strand) -> tuple[Tensor, Tensor]:
+        """All keys and values of a strand, the same tensors each time."""
+        if id(one) not in self.strands:
+            self.strands[id(one)] = (one.K[:, :, : one.length], one.V[:, :, : one.length])
+        return self.strands[id(one)]
 
     def __call__(self, x: Tensor) -> str:
         if id(x) not in self.names:
@@ -78,12 +96,12 @@ def on_file(x: Tensor) -> Tensor:
     return x.detach().to("cpu", dtype).contiguous()
 
 
-def written(path: Path, tokens: list[list[str]] | None, seen: list[tuple[str, Sight]]) -> None:
+def written(path: Path, header: Header, seen: list[tuple[str, Sight]]) -> None:
     """Write the file under a temporary name, and give it its own once it is whole."""
     placed = Placed()
     sights = [told(name, sight, placed) for name, sight in seen]
-    header = msgspec.json.encode(TraceOnFile(tokens=tokens, sights=sights)).decode()
-    data = save(placed.arrays(), metadata={"format": FORMAT, "trace": header})
+    trace = TraceOnFile(tokens=header.tokens, targets=header.targets, grid=header.grid, sights=sights)
+    data = save(placed.arrays(), metadata={"format": FORMAT, "trace": msgspec.json.encode(trace).decode()})
     write_file(path, data)
 
 
@@ -95,7 +113,8 @@ def told(name: str, sight: Sight, place: Placed) -> SightOnFile:
         numbers = (repr(sight.proof.difference), repr(sight.proof.tolerance))
         return SightOnFile(name=name, keep="statistics", tensors=names, proof=numbers, unproved=sight.proof.unproved)
     one = sight.problem
-    held = {"Q": one.Q, "K": one.K, "V": one.V, "lse": sight.lse}
+    K, V = (one.K, one.V) if sight.stretch is None else place.strand(sight.stretch.strand)
+    held = {"Q": one.Q, "K": K, "V": V, "lse": sight.lse}
     if sight.joined is None:
         held["output"] = sight.output
     else:
@@ -113,11 +132,13 @@ def told(name: str, sight: Sight, place: Placed) -> SightOnFile:
         mask=None if one.mask is None else plain(one.mask, place),
         bias=None if one.bias is None else plain(one.bias, place),
         unproved=sight.unproved,
+        keys=None if sight.stretch is None else (sight.stretch.first, sight.stretch.keys),
+        fixed=sight.stretch is not None and sight.stretch.strand.fixed,
     )
 
 
-def read(path: Path) -> tuple[list[list[str]] | None, list[tuple[str, Sight]]]:
-    """Tokens, and name and Sight of each attention."""
+def read(path: Path) -> tuple[Header, list[tuple[str, Sight]]]:
+    """What is said of all of them, and name and Sight of each attention."""
     try:
         said = header(path)
         with safe_open(path, framework="pt") as file:
@@ -132,7 +153,7 @@ def read(path: Path) -> tuple[list[list[str]] | None, list[tuple[str, Sight]]]:
         raise Misfit(
             f"{path} is no trace that can be believed: {error}; save it again, or take another copy"
         ) from error
-    return said.tokens, seen
+    return said, seen
 
 
 def header(path: Path) -> TraceOnFile:
@@ -157,6 +178,7 @@ class Tensors:
         self.file, self.known = file, set(file.keys())
         self.loaded: dict[str, Tensor] = {}
         self.cast: dict[tuple[int, torch.dtype], Tensor] = {}
+        self.strands: dict[tuple[int, int], Strand] = {}
 
     def __call__(self, name: object) -> Tensor:
         if not isinstance(name, str) or name not in self.known:
@@ -170,6 +192,10 @@ class Tensors:
         if x.dtype != dtype and (id(x), dtype) not in self.cast:
             self.cast[id(x), dtype] = x.to(dtype)
         return self.cast.get((id(x), dtype), x)
+
+    def strand(self, K: Tensor, V: Tensor, fixed: bool) -> Strand:
+        """The strand of these tensors, the same one each time."""
+        return self.strands.setdefault((id(K), id(V)), Strand(K, V, fixed))
 
 
 def held(
@@ -190,6 +216,8 @@ def sight(one: SightOnFile, tensors: Tensors) -> Sight:
         raise Misfit(f"the dtype is one of {', '.join(DTYPES)}, but got {one.dtype!r:.60}")
     dtype = DTYPES[one.dtype]
     Q, K, V = (tensors.as_dtype(found[word], dtype) for word in "QKV")
+    strand = None if one.keys is None else tensors.strand(K, V, one.fixed)
+    first, K, V = narrowed(K, V, one.keys)
     checks.check_tensors(Q, K, V)
     checks.check_sizes(Q, K, V)
     checks.check_numbers(one.scale, one.softcap, one.dropout)
@@ -208,7 +236,19 @@ def sight(one: SightOnFile, tensors: Tensors) -> Sight:
     if joined is None:
         check_shape("output", found.get("output"), (*whole[:3], V.shape[3]))
         output = tensors.as_dtype(found["output"], dtype)
-    return Sight(problem, output, found["lse"], joined, one.unproved)
+    made = Sight(problem, output, found["lse"], joined, one.unproved)
+    made.stretch = None if strand is None else strand.stretch(problem, first)
+    return made
+
+
+def narrowed(K: Tensor, V: Tensor, keys: tuple[int, int] | None) -> tuple[int, Tensor, Tensor]:
+    """Where the keys of one step begin among those of all, and its own keys and values."""
+    if keys is None:
+        return 0, K, V
+    first, count = keys
+    if first < 0 or count < 0 or first + count > min(K.shape[2], V.shape[2]):
+        raise Misfit(f"keys {first} to {first + count} are named, but there are {min(K.shape[2], V.shape[2])}")
+    return first, K[:, :, first : first + count], V[:, :, first : first + count]
 
 
 def joined_of(found: dict[str, Tensor], sizes: tuple[int, int, int]) -> Joined | None:

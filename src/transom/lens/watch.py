@@ -11,8 +11,10 @@ from torch import nn
 from transom.lens.copies import Copies
 from transom.lens.eager import looks_like_attention
 from transom.lens.glance import Glance
+from transom.lens.grids import found_grid
 from transom.lens.heard import Heard
 from transom.lens.interception import listening
+from transom.lens.labels import whole
 from transom.lens.sight import Sight
 from transom.lens.trace import Trace, nearest, some
 from transom.names import Misfit
@@ -45,13 +47,16 @@ class ModelWatcher:
         if one is None:
             self.unread.append(name)
         else:
-            self.trace.add(name, self.kept(one))
+            self.trace.add(name, self.kept(one, name))
 
-    def kept(self, one: Heard) -> Sight:
-        if self.keep == "qkv":
-            one = self.copies.heard(one)
+    def kept(self, one: Heard, name: str) -> Sight:
+        if self.keep == "statistics":
+            sight = Sight(one.problem, one.output, one.lse, one.joined, one.unproved, one.zeroed)
+            return Glance(sight, self.copies.device)
+        one, stretch = self.copies.heard(one, name)
         sight = Sight(one.problem, one.output, one.lse, one.joined, one.unproved, one.zeroed)
-        return sight if self.keep == "qkv" else Glance(sight, self.copies.device)
+        sight.stretch = stretch
+        return sight
 
     def place(self, modules: list[nn.Module], order: int) -> str | None:
         """The path of the innermost module that is the model's; None inside other models alone."""
@@ -84,6 +89,8 @@ def watch(
     layers: Layers = None,
     keep: Literal["qkv", "statistics"] = "qkv",
     device: torch.device | str | None = None,
+    targets: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    grid: tuple[int, int] | None = None,
 ) -> Iterator[Trace]:
     """While the block runs, keep each attention of the model for looking; the model's numbers stay as they are.
 
@@ -91,12 +98,14 @@ def watch(
     layers   only these: numbers (3 is any path with a part "3"), paths, beginnings of paths, or patterns with *
     keep     "qkv" for Q, K, V, output and log-sum-exp, or "statistics" for a few numbers per row and key
     device   where to keep it; by default where it is
+    targets  the words that the decoder of an encoder–decoder reads
+    grid     rows and columns of an image's patches, where the model's config does not tell them
     """
     if not isinstance(model, nn.Module):
         raise Misfit(f"watch takes a torch.nn.Module, but got {type(model).__name__}; give the model itself")
     if keep not in KEEPS:
         raise Misfit(f"keep must be one of {', '.join(KEEPS)}, but got {keep!r}; qkv keeps all that weights need")
-    trace = Trace(tokens)
+    trace = Trace(tokens, targets)
     asked = [layers] if isinstance(layers, str | int) else layers if layers is None else list(layers)
     copies = Copies(None if device is None else torch.device(device))
     watcher = ModelWatcher(model, trace, asked, keep, copies)
@@ -105,6 +114,15 @@ def watch(
     check_seen(model, watcher)
     check_layers(watcher)
     check_read(watcher)
+    lay_out(trace, model, grid)
+
+
+def lay_out(trace: Trace, model: nn.Module, given: tuple[int, int] | None) -> None:
+    """Give the trace the grid of its image, and its patches as words where all of it looks at them."""
+    keys = [(name, whole(sight)[3]) for name, sight in trace.items()]
+    trace.grid = grid = found_grid(model, keys, given)
+    if grid is not None and trace.tokens is None and all(grid.covers(*one) for one in keys):
+        trace.tokens = [grid.labels()] * whole(trace[0])[0]
 
 
 def check_seen(model: nn.Module, watcher: ModelWatcher) -> None:
