@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from transom import equations, kernels, layers, lens, models, text
     from transom.equations.masks import causal, padding, same_document, sliding_window
     from transom.kernels import attend
-    from transom.lens import Sight, Trace, sight, watch
+    from transom.lens import Sight, Trace, knock_out, sight, watch
     from transom.names import Misfit
 
 __version__ = "0.1.0.dev0"
@@ -25,6 +25,7 @@ HOMES = {
     "sight": "transom.lens",
     "Sight": "transom.lens",
     "watch": "transom.lens",
+    "knock_out": "transom.lens",
     "Trace": "transom.lens",
     "Misfit": "transom.names",
 }
@@ -37,6 +38,7 @@ __all__ = [
     "causal",
     "equations",
     "kernels",
+    "knock_out",
     "layers",
     "lens",
     "models",

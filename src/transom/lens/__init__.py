@@ -1,8 +1,10 @@
 """Looking into attention: a Sight is one attention, kept so that any number of it can be asked for; a Trace a run's."""
 
+from transom.lens.edge import Edge
 from transom.lens.glance import Glance
 from transom.lens.grids import Grid
 from transom.lens.labels import Labels
+from transom.lens.knock_out import knock_out
 from transom.lens.pooled import Map
 from transom.lens.receipt import Receipt
 from transom.lens.sight import Sight, sight
@@ -10,4 +12,4 @@ from transom.lens.statistics import Statistics, Top
 from transom.lens.trace import Trace
 from transom.lens.watch import watch
 
-__all__ = ["Glance", "Grid", "Labels", "Map", "Receipt", "Sight", "Statistics", "Top", "Trace", "sight", "watch"]
+__all__ = ["Edge", "Glance", "Grid", "Labels", "Map", "Receipt", "Sight", "Statistics", "Top", "Trace", "knock_out", "sight", "watch"]

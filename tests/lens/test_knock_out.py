@@ -1,0 +1,332 @@
+"""A model without an edge is what float64 loops make of it; other rows keep their bits; nothing fails in silence."""
+
+import pytest
+import torch
+from knocked import by_hand, gone, without
+from torch import nn
+from watched import Plain, Stack
+
+import transom
+from transom import Misfit
+from transom.lens.ear import EAR
+from transom.lens.interception import INSTALLED
+
+torch.manual_seed(31)
+X, SOURCE = torch.randn(3, 5, 14), torch.randn(3, 11, 14)
+AHEAD = torch.ones(5, 5, dtype=torch.bool).triu(1)
+PADDED = torch.zeros(3, 5, dtype=torch.bool)
+PADDED[0, 3:] = True
+HOWS = ("before", "after")
+# What is asked for, beside the same as (batch, head, query, key).
+ASKED = {
+    "an edge": ({"head": 1, "query": 3, "key": 2}, [(None, 1, 3, 2)]),
+    "from the end": ({"head": -1, "query": -1, "key": -4}, [(None, 1, 4, 1)]),
+    "of one sequence": ({"head": 0, "query": 4, "key": 0, "batch": 2}, [(2, 0, 4, 0)]),
+    "two of a row": ({"head": 1, "query": 4, "key": [0, 3]}, [(None, 1, 4, 0), (None, 1, 4, 3)]),
+    "a set": (
+        {"edges": [(None, 0, 2, 1), (None, 1, 4, 4), (None, 1, 4, 2)]},
+        [(None, 0, 2, 1), (None, 1, 4, 4), (None, 1, 4, 2)],
+    ),
+    "a key": ({"key": 1}, [(None, None, None, 1)]),
+    "a range of queries": ({"query": range(2, 4), "key": slice(1, None)}, [(None, None, slice(2, 4), slice(1, None))]),
+    "a head": ({"head": 0}, [(None, 0, None, None)]),
+    "everything": ({"layer": "(model)"}, [(None, None, None, None)]),
+}
+
+
+def folded(x, heads=2):
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def joined(x):
+    return x.transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("kind", ASKED)
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+def test_pytorchs_function_without_edges_is_the_loop_and_other_rows_keep_their_bits(causal, kind, how):
+    asked, edges = ASKED[kind]
+    model = Plain(is_causal=causal)
+    plain = model(X)
+    with transom.knock_out(model, **asked, how=how):
+        found = model(X)
+    expected = joined(by_hand(*model.folded(X), edges, how, ~AHEAD if causal else None))
+    assert torch.allclose(found.double(), expected, atol=1e-6)
+    touched = joined(gone((3, 2, 5, 5), edges).any(-1, keepdim=True).expand(3, 2, 5, 7))
+    assert torch.equal(found[~touched], plain[~touched])
+    assert not torch.allclose(found, plain, atol=1e-3)
+    assert torch.equal(model(X), plain)
+
+
+def projected(model, x, source):
+    """Q, K, V of nn.MultiheadAttention, from its parameters."""
+    parts = zip((x, source, source), model.in_proj_weight.chunk(3), model.in_proj_bias.chunk(3), strict=True)
+    return [folded(part @ W.mT + b) for part, W, b in parts]
+
+
+MASKS = {
+    "unmasked": ({}, None),
+    "causal": ({"attn_mask": AHEAD}, ~AHEAD),
+    "padded": ({"key_padding_mask": PADDED}, ~PADDED[:, None, None]),
+    "a float mask": ({"attn_mask": torch.zeros(5, 5).masked_fill(AHEAD, -1e30)}, ~AHEAD),
+}
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("path", ["fast path", "by hand", "no weights"])
+@pytest.mark.parametrize("masked", MASKS)
+def test_multihead_attention_without_edges_in_output_and_weights(masked, path, how):
+    named, allowed = MASKS[masked]
+    model = nn.MultiheadAttention(14, 2, batch_first=True).eval()
+    edges = [(None, 1, 3, 2), (None, 0, 0, 0), (2, 1, 4, 1)]
+    asked = [transom.lens.Edge(None, head, query, key, batch) for batch, head, query, key in edges]
+    weighed = path != "no weights"
+    with torch.set_grad_enabled(path != "fast path"):
+        plain, _ = model(X, X, X, need_weights=weighed, average_attn_weights=False, **named)
+        with transom.knock_out(model, edges=asked, how=how), transom.watch(model) as trace:
+            found, weights = model(X, X, X, need_weights=weighed, average_attn_weights=False, **named)
+    heads = by_hand(*projected(model, X, X), edges, how, allowed)
+    expected = joined(heads) @ model.out_proj.weight.double().mT + model.out_proj.bias.double()
+    assert torch.allclose(found.double(), expected, atol=1e-6)
+    assert torch.equal(found[:2, 1:3], plain[:2, 1:3]) or path == "by hand"
+    assert trace[0].receipt().holds, str(trace[0].receipt())
+    assert weights is None or torch.allclose(weights, trace[0].weights(), atol=1e-6)
+    assert trace[0].weights(batch=2, head=1, rows=4, keys=1) == 0.0
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensor")
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("padding", [None, PADDED], ids=["whole", "nested"])
+def test_the_encoders_fast_path_gives_what_its_slow_one_gives(padding, how):
+    layer = nn.TransformerEncoderLayer(14, 2, 23, dropout=0.0, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2).eval()
+    found = []
+    for fast in (True, False):
+        with torch.set_grad_enabled(not fast), transom.knock_out(model, 1, 1, 2, [0, 1], how=how):
+            found.append(model(X, src_key_padding_mask=padding))
+    plain = model(X, src_key_padding_mask=padding)
+    real = torch.ones(3, 5, dtype=torch.bool) if padding is None else ~padding
+    assert torch.allclose(found[0][real], found[1][real], atol=1e-6)
+    assert not torch.allclose(found[0][:, 2], plain[:, 2], atol=1e-3)
+    assert torch.allclose(found[0][:, :2], plain[:, :2], atol=1e-6)
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
+def test_transoms_own_attention_with_shared_heads_and_cross_attention(cross, how):
+    layer = transom.layers.MultiHeadAttention(14, 6, kv_heads=2, d_head=4)
+    source = SOURCE if cross else None
+    with transom.knock_out(layer, head=[1, 4], query=[0, 3], key=2, how=how), transom.watch(layer) as trace:
+        found = layer(X, source=source)
+    edges = [(None, head, query, 2) for head in (1, 4) for query in (0, 3)]
+    heads = by_hand(*layer.projected(X, source), edges, how)
+    assert torch.allclose(found.double(), joined(heads) @ layer.W_O.weight.double().mT + layer.W_O.bias, atol=1e-6)
+    assert trace[0].receipt().holds
+    assert torch.allclose(trace[0].output.double(), heads, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_dropout_stays_the_one_that_was_drawn(how):
+    """With the value of a key, and so its weight after dropout, read off a one-hot V."""
+    model = nn.Module()
+    model.forward = lambda Q: nn.functional.scaled_dot_product_attention(Q, Q, torch.eye(7)[None, None], dropout_p=0.4)
+    Q = torch.randn(1, 1, 7, 7)
+    torch.manual_seed(3)
+    plain, after_it = model(Q), torch.rand(3)
+    torch.manual_seed(3)
+    with transom.knock_out(model, query=5, key=1, how=how):
+        found = model(Q)
+    assert torch.equal(torch.rand(3), after_it)
+    scores = (Q @ Q.mT / 7**0.5).double()
+    expected = without(scores, gone(scores.shape, [(None, None, 5, 1)]), how) / 0.6
+    assert torch.allclose(found.double(), torch.where(plain == 0, 0.0, expected), atol=1e-6)
+    own = transom.layers.MultiHeadAttention(14, 2, dropout=0.4)
+    with transom.knock_out(own, head=1, query=2, how=how), transom.watch(own) as trace:
+        own(X, causal=True)
+    assert trace[0].receipt().holds
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_gradients_are_those_of_the_loop(how):
+    model, edges = Plain(is_causal=True), [(None, 1, 3, 2), (None, 1, 3, 0), (None, 0, 0, 0)]
+    mha = nn.MultiheadAttention(14, 2, batch_first=True)
+    for run, one in ((lambda: model(X), model), (lambda: mha(X, X, X, attn_mask=AHEAD)[0], mha)):
+        one.zero_grad()
+        with transom.knock_out(one, edges=as_asked(edges), how=how):
+            out = run()
+        out.square().sum().backward()
+        found = [p.grad.clone() for p in one.parameters() if p.grad is not None]
+        one.zero_grad()
+        differentiable(one, edges, how).square().sum().backward()
+        expected = [p.grad for p in one.parameters() if p.grad is not None]
+        assert len(found) == len(expected) > 1
+        assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(found, expected, strict=True))
+
+
+def as_asked(edges):
+    return [(None, *edge[1:]) for edge in edges]
+
+
+def differentiable(model, edges, how):
+    """The model once more, in a few lines that autograd can follow."""
+    Q, K, V = model.folded(X) if isinstance(model, Plain) else projected(model, X, X)
+    scores = (Q @ K.mT / Q.shape[-1] ** 0.5).masked_fill(AHEAD, -torch.inf)
+    cut = gone(scores.shape, edges)
+    if how == "before":
+        empty = (cut | AHEAD).all(-1, keepdim=True)
+        weights = torch.softmax(scores.masked_fill(cut & ~empty, -torch.inf), -1).masked_fill(empty, 0.0)
+    else:
+        weights = torch.softmax(scores, -1).masked_fill(cut, 0.0)
+    out = joined(weights @ V)
+    return out if isinstance(model, Plain) else model.out_proj(out)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_other_kinds_of_numbers(dtype):
+    model, x = Plain(is_causal=True).to(dtype), X.to(dtype)
+    with torch.no_grad(), transom.knock_out(model, head=1, query=3, key=2):
+        found = model(x)
+    expected = joined(by_hand(*model.folded(x), [(None, 1, 3, 2)], "before", ~AHEAD))
+    assert found.dtype == dtype
+    assert torch.allclose(found.double(), expected, atol=8 * torch.finfo(dtype).eps)
+
+
+def test_knock_outs_add_up_and_what_is_seen_is_what_is_left():
+    model = Stack(Plain(), Plain(is_causal=True))
+    with (
+        transom.knock_out(model, 1, 0, 4, 3),
+        transom.watch(model) as trace,
+        transom.knock_out(model, 1, 0, 4, 2, how="after"),
+    ):
+        model(X)
+    own = transom.sight(trace[1].Q, trace[1].K, trace[1].V, causal=True).scores().double()
+    expected = without(own, gone(own.shape, [(None, 0, 4, 3)]), "before").masked_fill(
+        gone(own.shape, [(None, 0, 4, 2)]), 0.0
+    )
+    assert torch.allclose(trace[1].weights().double(), expected, atol=1e-6)
+    assert torch.allclose(trace[1].received(), expected.sum(2).float(), atol=1e-5)
+    assert all(sight.receipt().holds for sight in trace)
+
+
+def test_a_window_of_layers_and_nothing_else():
+    model = Stack(*(Plain(is_causal=True) for _ in range(5)))
+    with transom.watch(model) as before:
+        model(X)
+    with transom.knock_out(model, layer=range(2, 4), key=0), transom.watch(model) as trace:
+        model(X)
+    for place, (sight, plain) in enumerate(zip(trace, before, strict=True)):
+        lost = sight.weights()[..., 0].max() == 0.0
+        assert lost == (place in (2, 3))
+        assert torch.equal(sight.output, plain.output) == (place < 2)
+
+
+def test_after_the_block_nothing_is_left_also_by_an_exception():
+    model = Stack(Plain(), Plain())
+    plain = model(X)
+    with pytest.raises(RuntimeError), transom.knock_out(model, head=0):
+        model(X[..., :3])
+    assert torch.equal(model(X), plain)
+    assert (EAR.cutters, EAR.watchers, INSTALLED.users) == ([], [], 0)
+
+
+def test_other_models_in_the_block_are_left_alone():
+    model, other = Plain(), Plain()
+    plain = other(X)
+    with transom.knock_out(model, head=0):
+        assert torch.equal(other(X), plain)
+        assert not torch.allclose(model(X), other(X))
+    unseen = pytest.raises(Misfit, match="no attention of Plain was seen")
+    with transom.watch(other) as trace, unseen, transom.knock_out(model, head=0):
+        other(X)
+    assert torch.equal(trace[0].output, other_heads(other))
+
+
+def other_heads(other):
+    return torch.nn.functional.scaled_dot_product_attention(*other.folded(X)).detach()
+
+
+# What is asked for, and what is said of it.
+WRONG = {
+    "nothing": (
+        {},
+        "knock_out takes a layer, head, query or key, or a set of edges, but nothing was named; say which to knock out",
+    ),
+    "both": (
+        {"head": 1, "edges": [(0, 0, 0, 0)]},
+        "knock_out takes a layer, head, query or key, or a set of edges, but both edges and single places came; say"
+        " which to knock out",
+    ),
+    "no edges": (
+        {"edges": []},
+        "knock_out got an empty set of edges; give at least one (layer, head, query, key)",
+    ),
+    "half an edge": (
+        {"edges": [(0, 1)]},
+        "an edge is (layer, head, query, key), but got (0, 1); None stands for all of an axis",
+    ),
+    "how": (
+        {"head": 1, "how": "during"},
+        'how must be "before" or "after" the softmax, but got \'during\'; before lets other keys take over',
+    ),
+    "a word for a head": (
+        {"head": "first"},
+        "head is a number, a range, a slice or a list of numbers, but got 'first'; None is all of them",
+    ),
+    "no such layer": (
+        {"layer": [1, 7]},
+        "layer 7 was to be knocked out, but no attention ran in it; those that did are 'layers.0', 'layers.1'",
+    ),
+    "no such head": (
+        {"layer": 1, "head": [1, 2]},
+        "head 2 was to be knocked out of 'layers.1', but the heads there are 0 to 1; count from 0, or back from -1",
+    ),
+    "no such query": (
+        {"layer": 0, "query": 5, "key": 1},
+        "query 5 was to be knocked out of 'layers.0', but the queries there are 0 to 4; count from 0, or back from -1",
+    ),
+    "no such key": (
+        {"key": -6},
+        "key -6 was to be knocked out of 'layers.0', 'layers.1', but the keys there are 0 to 4; count from 0, or back"
+        " from -1",
+    ),
+    "no such sequence": (
+        {"batch": 3},
+        "batch 3 was to be knocked out of 'layers.0', 'layers.1', but the sequences there are 0 to 2; count from 0, or"
+        " back from -1",
+    ),
+    "masked already": (
+        {"layer": 1, "query": 2, "key": 3},
+        "query 2, key 3 was to be knocked out of 'layers.1', but it is masked there already; name an edge that the"
+        " model may look along",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_cannot_be_knocked_out_is_said(kind, own_errors):
+    asked, message = WRONG[kind]
+    model = Stack(Plain(), Plain(is_causal=True))
+    with pytest.raises(Misfit) as error, transom.knock_out(model, **asked):
+        model(X)
+    assert str(error.value) == message
+
+
+def test_a_model_that_is_none_and_attention_that_cannot_be_cut_are_errors(own_errors):
+    with pytest.raises(Misfit) as error, transom.knock_out("GPT-2", head=1):
+        pass
+    assert str(error.value) == "knock_out takes a torch.nn.Module, but got str; give the model itself"
+
+    class SelfAttention(nn.Module):
+        num_heads = 5
+
+        def forward(self, x):
+            return torch.softmax(x, -1)
+
+    model = SelfAttention()
+    with pytest.raises(Misfit) as error, transom.knock_out(model, head=1):
+        model(torch.randn(2, 3, 7, 7))
+    assert str(error.value) == (
+        "edges of '(model)' were to be knocked out, but its attention is computed in a form that cannot be cut; knock"
+        ' out other layers with layer=…, or load the model with attn_implementation="sdpa"'
+    )
