@@ -3,13 +3,30 @@
 from transom.lens.edge import Edge
 from transom.lens.glance import Glance
 from transom.lens.grids import Grid
-from transom.lens.labels import Labels
 from transom.lens.knock_out import knock_out
+from transom.lens.labels import Labels
 from transom.lens.pooled import Map
 from transom.lens.receipt import Receipt
+from transom.lens.replay import Recorder, Replay
 from transom.lens.sight import Sight, sight
 from transom.lens.statistics import Statistics, Top
 from transom.lens.trace import Trace
 from transom.lens.watch import watch
 
-__all__ = ["Edge", "Glance", "Grid", "Labels", "Map", "Receipt", "Sight", "Statistics", "Top", "Trace", "knock_out", "sight", "watch"]
+__all__ = [
+    "Edge",
+    "Glance",
+    "Grid",
+    "Labels",
+    "Map",
+    "Receipt",
+    "Recorder",
+    "Replay",
+    "Sight",
+    "Statistics",
+    "Top",
+    "Trace",
+    "knock_out",
+    "sight",
+    "watch",
+]
