@@ -88,9 +88,12 @@ def masked(said: Said, before: Step, allowed: NDArray[np.bool_]) -> Step:
     return replace(step, how=how)
 
 
-def softmax(said: Said, before: Step) -> Step:
-    """Each row of scores as weights that sum to 1; a row that may look nowhere gets 0 everywhere."""
-    values = softmax_of(before.values)
+def softmax(said: Said, before: Step, axis: int = -1) -> Step:
+    """Each row of scores as weights that sum to 1; a row that may look nowhere gets 0 everywhere.
+
+    The other axis is a mistake people make: `check` tries it.
+    """
+    values = softmax_of(before.values, axis)
     step = said.step(values, before.rows, before.columns)
 
     def how(i: int, j: int) -> Arithmetic:

@@ -7,7 +7,7 @@ import numpy as np
 
 from transom.lessons import made
 from transom.lessons.made import Labels, Said
-from transom.lessons.one_head import Head, dot_scores, weighing
+from transom.lessons.one_head import Head, dot_scores, scaled, weighing
 from transom.lessons.steps import Matrix, Step, Steps
 from transom.names import Misfit
 
@@ -142,8 +142,7 @@ def scored(sight: "Sight", head: Head, batch: int) -> list[Step]:
     scores = dot_scores(head)
     steps = [scores]
     if head.divisor is not None:
-        said = head.said("scaled", f"scores divided by {head.spelled}", f"scores / {head.spelled}")
-        steps.append(made.quotient(said, scores, head.divisor, head.spelled))
+        steps.append(scaled(head, scores, head.divisor))
     if problem.softcap is not None:
         cap = problem.softcap
         said = head.said("capped", "scores bent into a range", f"{cap:g} · tanh(scores / {cap:g})")

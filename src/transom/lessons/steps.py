@@ -62,6 +62,12 @@ class Step:
         """Every number as text, masked ones by that word."""
         return [[number(float(value), digits) for value in row] for row in self.values]
 
+    def plain(self) -> dict[str, object]:
+        """The step as plain data, for JSON; a masked score is None."""
+        values = [[float(one) if np.isfinite(one) else None for one in row] for row in self.values]
+        named = {"name": self.name, "title": self.title, "equation": self.equation, "head": self.head}
+        return {**named, "layer": self.layer, "rows": self.rows, "columns": self.columns, "values": values}
+
 
 class Steps:
     """The steps of one attention or of several, in order.

@@ -1,0 +1,110 @@
+"""`transom learn`: the lessons that come with Transom, one step at a time."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from transom.cli.given import harmless
+
+
+def run(
+    lesson: Annotated[str | None, typer.Argument(help="The number of a lesson, its name, or a lesson file.")] = None,
+    whole: Annotated[bool, typer.Option("--all", help="All steps at once, without waiting for Enter.")] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="The lesson's picture as a page in this file.")] = None,
+    glossary: Annotated[bool, typer.Option("--glossary", help="The words, in plain words.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The list, or every number of a lesson, as JSON.")] = False,
+) -> None:
+    """Lessons on attention with every number worked out; without a number, the list of them.
+
+    Example: transom learn 1
+    """
+    if glossary:
+        words(as_json)
+    elif lesson is None:
+        listing(as_json)
+    else:
+        play(found(lesson), whole, html, as_json)
+
+
+def words(as_json: bool) -> None:
+    from transom.lessons.glossary import GLOSSARY
+
+    if as_json:
+        typer.echo(json.dumps(GLOSSARY, indent=2, ensure_ascii=False))
+        return
+    for word, meaning in GLOSSARY.items():
+        typer.echo(f"{word:<22} {meaning}")
+
+
+def found(lesson: str) -> Any:
+    """A lesson of the shelf, or of a file."""
+    from transom.lessons import read
+    from transom.lessons.shelf import shipped
+
+    return read(lesson) if lesson.endswith(".toml") else shipped(lesson)
+
+
+def listing(as_json: bool) -> None:
+    from transom.lessons.shelf import paths, shipped
+
+    lessons = [(number, shipped(number)) for number in range(1, len(paths()) + 1)]
+    if as_json:
+        rows = [
+            {"number": number, "name": one.name[3:], "title": one.title, "about": one.about, "picture": one.picture}
+            for number, one in lessons
+        ]
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for number, one in lessons:
+        typer.echo(f"{number:>3}  {one.title}")
+    typer.echo("\ntransom learn 1 plays the first; transom learn --glossary says what the words mean.", err=True)
+
+
+def play(lesson: Any, whole: bool, html: Path | None, as_json: bool) -> None:
+    """A lesson page by page: on a terminal Enter turns the page."""
+    if as_json:
+        typer.echo(json.dumps(plain(lesson), indent=2, ensure_ascii=False))
+        return
+    if html is not None:
+        draw(lesson, html)
+        return
+    from transom.lessons.playing import pages
+
+    waiting = not whole and sys.stdin.isatty() and sys.stdout.isatty()
+    for place, page in enumerate(pages(lesson)):
+        if place and waiting:
+            typer.prompt("Enter for the next step", default="", show_default=False, prompt_suffix=" ", err=True)
+        elif place:
+            typer.echo()
+        typer.secho(harmless(page.title), bold=True)
+        for line in page.lines:
+            typer.echo(harmless(line))
+
+
+def draw(lesson: Any, html: Path) -> None:
+    """The lesson's own picture, as a page without a network."""
+    from transom.show import draw
+
+    draw(lesson.picture, lesson.steps(), **lesson.draws).save(html)
+    typer.echo(str(html))
+
+
+def plain(lesson: Any) -> dict[str, Any]:
+    """Every number of a lesson, and what came of each claim."""
+    from transom.lessons import checked
+
+    return {
+        "name": lesson.name,
+        "title": lesson.title,
+        "about": lesson.about,
+        "picture": lesson.picture,
+        "cases": [
+            {"name": case.name, "says": case.says, "steps": [step.plain() for step in case.steps]}
+            for case in lesson.cases.values()
+        ],
+        "claims": [finding.plain() for finding in checked(lesson)],
+        "closing": lesson.closing,
+    }

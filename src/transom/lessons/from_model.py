@@ -1,0 +1,82 @@
+"""Vectors and parameters of a lesson from a model folder: beside the lesson, or one that comes with Transom."""
+
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transom.files.strict import nearest
+from transom.lessons.matrices import alone, beside
+from transom.lessons.setup import Attention, Block, Layer
+from transom.lessons.steps import Matrix
+from transom.lessons.table import Table
+from transom.names import Misfit
+
+INSIDE = "embedded/"  # embedded/en-fr is the translator that comes with Transom
+
+
+def folder(table: Table) -> Path:
+    """The folder that `model` names."""
+    from transom.models.embedded import embedded
+
+    word = table.words("model", longest=500)
+    if word.startswith(INSIDE):
+        try:
+            return embedded(word.removeprefix(INSIDE))
+        except Misfit as error:
+            raise table.wrong("model", str(error)) from error
+    return beside(table, "model")
+
+
+@lru_cache(maxsize=2)
+def loaded(path: Path) -> tuple[Any, Any]:
+    """The model in a folder, and its tokenizer."""
+    from transom.files.strict import chosen
+    from transom.models import MODELS
+    from transom.models.folder import header_of
+    from transom.text import Tokenizer
+
+    kind = str(header_of(path)["model"])
+    chosen(f"{path}: the model", kind, MODELS)
+    return MODELS[kind].from_pretrained(path), Tokenizer.load(path / "tokenizer.json")
+
+
+def embeddings(table: Table, name: str, tokens: tuple[str, ...]) -> Matrix:
+    """The vector of each token in a model: as learned, before positions."""
+    import torch
+
+    model, tokenizer = loaded(folder(alone(table, name).known(("model",))))
+    known = tokenizer.tokens
+    for token in tokens:
+        if token not in known:
+            raise table.wrong("tokens", f"the model knows no token {token!r}; {nearest(token, known)}")
+    embedding = getattr(model, "source_embedding", None) or model.embedding
+    with torch.no_grad():
+        return embedding.looked_up(torch.tensor([[known.index(token) for token in tokens]]))[0].double().numpy()
+
+
+def layer(table: Table, attention: Attention, block: Block) -> Layer:
+    """W_Q, W_K, W_V, W_O and their biases of one attention of a model."""
+    model, _ = loaded(folder(table))
+    named = dict(model.named_modules())
+    names = [name for name, module in named.items() if hasattr(module, "W_Q") and hasattr(module, "W_O")]
+    name = table.words("layer", longest=200)
+    if name not in names:
+        raise table.wrong("layer", f"the model has no attention {name!r}; {nearest(name, names)}")
+    module = named[name]
+    if module.kv_heads != module.heads:
+        raise table.wrong("layer", f"{name} shares keys between heads, which a lesson cannot; choose another model")
+    found: dict[str, Any] = {}
+    for letter in "QKV":
+        part = getattr(module, f"W_{letter}")
+        W = part.weight.detach().double().numpy().T
+        found[f"W_{letter}"] = W.reshape(len(W), module.heads, -1).transpose(1, 0, 2)
+        if part.bias is not None:
+            found[f"b_{letter}"] = part.bias.detach().double().numpy().reshape(module.heads, -1)
+    found["W_O"] = module.W_O.weight.detach().double().numpy().T
+    if module.W_O.bias is not None:
+        found["b_O"] = module.W_O.bias.detach().double().numpy()
+    found = {key: np.ascontiguousarray(value) for key, value in found.items()}
+    return Layer(replace(attention, heads=module.heads, d_head=module.d_head), found, block)

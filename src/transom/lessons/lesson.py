@@ -1,0 +1,98 @@
+"""A lesson: what is computed, what is said of it, and the claims that must hold."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+from transom.files.strict import nearest
+from transom.lessons.lines import Path, Source
+from transom.lessons.setup import Setup
+from transom.lessons.steps import Steps
+from transom.lessons.working import computed
+from transom.names import Misfit
+
+Printed = Decimal | tuple["Printed", ...]  # a number with its digits, or rows of such
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A figure in a lesson. Heads, layers, rows and columns are counted from 0 here, from 1 in the file.
+
+    of        the step it is about
+    measure   what of it: one of MEASURES, or "value"
+    other     the row that `row` is compared with
+    against   the case that the step is compared with
+    value     the figure with its printed digits; or the number it must be `above` or `below`
+    slip      the cause of a figure that is known to be wrong; "" for one that must be right
+    """
+
+    of: str
+    path: Path
+    says: str = ""
+    case: str = ""
+    head: int | None = None
+    layer: int | None = None
+    row: int | str | None = None
+    column: int | str | None = None
+    measure: str = "value"
+    other: int | str | None = None
+    against: str | None = None
+    value: Any = None
+    above: Decimal | None = None
+    below: Decimal | None = None
+    slip: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """An experiment and its settings."""
+
+    name: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One thing that a lesson computes: the main one is called "", the others have names."""
+
+    name: str
+    says: str
+    show: tuple[str, ...] | None
+    setup: Setup | None
+    trial: Trial | None = None
+
+    @cached_property
+    def steps(self) -> Steps:
+        """Every step, and the tables of the experiment behind them."""
+        from transom.lessons.experiments import tried
+
+        steps = Steps((), ()) if self.setup is None else computed(self.setup)
+        return steps if self.trial is None else Steps([*steps, *tried(self.trial)], steps.tokens, steps.at_tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """A worked example, read from a TOML file."""
+
+    name: str
+    source: Source
+    title: str
+    about: str
+    picture: str
+    cases: Mapping[str, Case]
+    claims: tuple[Claim, ...]
+    closing: str = ""
+    draws: Mapping[str, Any] = field(default_factory=dict)
+
+    def steps(self, case: str = "") -> Steps:
+        """What the lesson computes, or a case of it."""
+        if case not in self.cases:
+            raise Misfit(f"{self.name} has no case {case!r}; {nearest(case, [name for name in self.cases if name])}")
+        return self.cases[case].steps
+
+
+def worked(lesson: Lesson, case: str = "") -> Steps:
+    """Every step of a lesson with its numbers: embeddings, Q, K, V, scores, weights … in order."""
+    return lesson.steps(case)

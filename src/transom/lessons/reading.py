@@ -1,0 +1,195 @@
+"""A lesson from its TOML file: every key known, every size checked, and each complaint with file and line."""
+
+import tomllib
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from transom.files.outside import Limits, decoded, whole
+from transom.lessons.causes import CAUSES
+from transom.lessons.claims import MASKED
+from transom.lessons.experiments import trial_from
+from transom.lessons.lesson import Case, Claim, Lesson
+from transom.lessons.lines import source
+from transom.lessons.measures import MEASURES
+from transom.lessons.setting_up import SETUP, set_up
+from transom.lessons.setup import MOST_HEADS, MOST_LAYERS, MOST_TOKENS
+from transom.lessons.table import FINEST, LARGEST, Table, decimals, printed, shown
+from transom.names import Misfit
+
+LIMITS = Limits(document=2**20)
+PICTURES = (
+    "steps",
+    "sequence",
+    "arrows",
+    "matrix",
+    "heads",
+    "rows",
+    "context",
+    "histogram",
+    "entropy",
+    "curves",
+    "vectors",
+)
+LESSON = ("title", "about", "picture", "draws", "closing", "show", *SETUP, "experiment", "case", "claim")
+CASE = ("name", "says", "show", *SETUP, "experiment")
+CLAIM = ("says", "of", "case", "head", "layer", "row", "column", "measure", "other", "against")
+CLAIM += ("value", "above", "below", "slip")
+MOST_CLAIMS, MOST_CASES = 500, 50
+
+
+def read(path: Path | str) -> Lesson:
+    """The lesson in a file."""
+    path = Path(path)
+    content = whole(path, LIMITS, "a lesson is to be read: split it")
+    return parsed(decoded(path, content), str(path))
+
+
+def parsed(text: str, name: str) -> Lesson:
+    """The lesson in a TOML text; `name` is what an error calls the file, and files beside it are looked for there."""
+    text = text.replace("\r\n", "\n")
+    try:
+        table = tomllib.loads(text, parse_float=exact)
+        where = source(name, text)
+    except (tomllib.TOMLDecodeError, InvalidOperation, ValueError) as error:
+        raise Misfit(f"{name} should be TOML, but {error}; mend that place") from error
+    except RecursionError as error:
+        raise Misfit(f"{name} should be a lesson, but its tables go too deep; a lesson needs three levels") from error
+    return lesson(Table(table, (), where), name)
+
+
+def exact(text: str) -> Decimal:
+    """A number with the digits it was written with; a file holds no number that takes forever."""
+    found = Decimal(text)
+    if found.is_finite() and len(found.as_tuple().digits) > 50:
+        raise ValueError(f"a number has {len(found.as_tuple().digits)} digits; 50 are enough")
+    return found
+
+
+def lesson(table: Table, name: str) -> Lesson:
+    table.known(LESSON)
+    cases = {"": main_case(table)}
+    for one in limited(table, "case", MOST_CASES):
+        case = other_case(one, table)
+        if case.name in cases:
+            raise one.wrong("name", f"there is a case {case.name!r} already; choose another name")
+        cases[case.name] = case
+    claims = tuple(claim(one, cases) for one in limited(table, "claim", MOST_CLAIMS))
+    return Lesson(
+        name=Path(name).stem,
+        source=table.source,
+        title=table.words("title", longest=200),
+        about=table.words("about", "").strip(),
+        picture=table.choice("picture", "steps", PICTURES),
+        cases=cases,
+        claims=claims,
+        closing=table.words("closing", "").strip(),
+        draws=dict(table.table("draws").settings),
+    )
+
+
+def limited(table: Table, name: str, most: int) -> list[Table]:
+    found = table.tables(name)
+    if len(found) > most:
+        raise table.wrong(name, f"a lesson may have {most} of [[{name}]], but {len(found)} came; split it")
+    return found
+
+
+def main_case(table: Table) -> Case:
+    trial = trial_from(table.table("experiment")) if "experiment" in table else None
+    setup = set_up(table) if trial is None or "tokens" in table else None
+    return Case("", "", wanted(table), setup, trial)
+
+
+def other_case(table: Table, main: Table) -> Case:
+    """A case says what differs from the lesson; the rest stays."""
+    table.known(CASE)
+    if "given" in main.own and ("embeddings" in table.own or "parameters" in table.own):
+        main = Table({key: value for key, value in main.own.items() if key != "given"}, main.path, main.source)
+    merged = Table(table.own, table.path, table.source, Table(common(main), main.path, main.source))
+    trial = trial_from(merged.table("experiment")) if "experiment" in merged else None
+    setup = set_up(merged) if trial is None or "tokens" in merged else None
+    show = wanted(table) if "show" in table.own else wanted(main)
+    name = table.words("name", longest=100)
+    if not name:
+        raise table.wrong("name", "a case must have a name, but it is empty")
+    return Case(name, table.words("says", "").strip(), show, setup, trial)
+
+
+def common(main: Table) -> dict[str, Any]:
+    """What a case takes over from its lesson."""
+    return {name: value for name, value in main.own.items() if name in (*SETUP, "experiment")}
+
+
+def wanted(table: Table) -> tuple[str, ...] | None:
+    """The steps that are shown when the lesson is played; None for all."""
+    if "show" not in table:
+        return None
+    value = table.settings["show"]
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise table.wrong("show", f'show must list steps, but got {shown(value)}; write show = ["weights"]')
+    return tuple(value)
+
+
+def claim(table: Table, cases: dict[str, Case]) -> Claim:
+    """One claim, about a case that exists, with one figure."""
+    table.known(CLAIM)
+    figures = [name for name in ("value", "above", "below") if name in table]
+    if not figures or (len(figures) > 1 and "value" in figures):
+        came = " and ".join(figures) or "none of them"
+        raise table.wrong(None, f"a claim has value, or above, or below, but {came} came; give one")
+    for name in ("case", "against"):
+        if name in table:
+            word = table.words(name, longest=100)
+            if word not in cases:
+                table.choice(name, "", [one for one in cases if one] or ["(no cases)"])
+    return Claim(
+        of=table.words("of", longest=100),
+        path=table.path,
+        says=table.words("says", "").strip(),
+        case=table.words("case", ""),
+        head=None if "head" not in table else table.whole("head", 1, 1, MOST_HEADS) - 1,
+        layer=None if "layer" not in table else table.whole("layer", 1, 1, MOST_LAYERS) - 1,
+        row=place(table, "row"),
+        column=place(table, "column"),
+        measure=table.choice("measure", "value", MEASURES),
+        other=place(table, "other"),
+        against=table.words("against") if "against" in table else None,
+        value=figure(table, "value", table.settings["value"]) if "value" in table else None,
+        above=figure(table, "above", table.settings["above"]) if "above" in table else None,
+        below=figure(table, "below", table.settings["below"]) if "below" in table else None,
+        slip=slip(table),
+    )
+
+
+def slip(table: Table) -> str:
+    """The cause of a wrong figure that is shown on purpose; "unknown" where none is named."""
+    value = table.settings.get("slip", "")
+    if isinstance(value, bool):
+        return "unknown" if value else ""
+    return value if value == "" else table.choice("slip", "", CAUSES)
+
+
+def place(table: Table, name: str) -> int | str | None:
+    """A row or column: by its label, or by its number from 1."""
+    if name not in table:
+        return None
+    if isinstance(table.settings[name], str):
+        return table.words(name, longest=200)
+    return table.whole(name, 1, 1, max(MOST_TOKENS, 2**16)) - 1
+
+
+def figure(table: Table, name: str, value: Any) -> Any:
+    """A number with its digits, or rows of them."""
+    if isinstance(value, list):
+        if name != "value":
+            raise table.wrong(name, f"{name} must be one number, but got {shown(value)}")
+        return tuple(figure(table, name, one) for one in value)
+    if value == "masked":
+        return MASKED
+    found = printed(value)
+    if found is None or decimals(found) > FINEST:
+        raise table.wrong(
+            name, f"{name} must hold finite numbers up to {LARGEST:g} with {FINEST} decimals, but got {shown(value)}"
+        )
+    return found
