@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from transom.equations.masks import causal, padding, same_document, sliding_window
     from transom.kernels import attend
     from transom.lens import Sight, Trace, knock_out, sight, watch
+    from transom.lens.heads import heads
+    from transom.lens.measures import HEADS
     from transom.names import Misfit
 
 __version__ = "0.1.0.dev0"
@@ -27,16 +29,20 @@ HOMES = {
     "watch": "transom.lens",
     "knock_out": "transom.lens",
     "Trace": "transom.lens",
+    "heads": "transom.lens.heads",
+    "HEADS": "transom.lens.measures",
     "Misfit": "transom.names",
 }
 
 __all__ = [
+    "HEADS",
     "Misfit",
     "Sight",
     "Trace",
     "attend",
     "causal",
     "equations",
+    "heads",
     "kernels",
     "knock_out",
     "layers",

@@ -1,0 +1,143 @@
+"""The measures of every head as a table: to sort, to filter, to print, as CSV and as JSON."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from transom.files.strict import nearest
+from transom.lens.head_sums import HeadSums
+from transom.names import Misfit
+
+UNTOLD = "no row has what it asks for"
+
+
+@dataclass(frozen=True)
+class HeadRow:
+    """One head: its measures by name, None where there is none, and the rows each is the mean of."""
+
+    layer: str
+    head: int
+    cross: bool
+    values: dict[str, float | None]
+    counts: dict[str, int]
+
+    def __getitem__(self, measure: str) -> float | None:
+        if measure not in self.values:
+            raise Misfit(f"{measure!r} was not measured; {nearest(measure, self.values)}")
+        return self.values[measure]
+
+
+class HeadTable:
+    """Rows of heads, in the order of the layers; `missing` says why a measure of a layer is None."""
+
+    def __init__(self, measures: Sequence[str], rows: Sequence[HeadRow], missing: dict[tuple[str, str], str]) -> None:
+        self.measures, self.rows, self.missing = tuple(measures), list(rows), missing
+
+    @classmethod
+    def of(cls, sums: HeadSums) -> "HeadTable":
+        """The means that sums tell."""
+        rows = [
+            HeadRow(
+                name,
+                head,
+                layer.cross,
+                {measure: layer.mean(measure, head) for measure in sums.measures},
+                {measure: layer.counts[measure][head] if measure in layer.counts else 0 for measure in sums.measures},
+            )
+            for name, layer in sums.layers.items()
+            for head in range(layer.heads)
+        ]
+        missing = {
+            (name, measure): layer.missing.get(measure, UNTOLD)
+            for name, layer in sums.layers.items()
+            for measure in sums.measures
+            if not any(layer.counts.get(measure, ()))
+        }
+        return cls(sums.measures, rows, missing)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[HeadRow]:
+        return iter(self.rows)
+
+    def __getitem__(self, place: tuple[str, int]) -> HeadRow:
+        found = next((row for row in self.rows if (row.layer, row.head) == place), None)
+        if found is None:
+            layers = list(dict.fromkeys(row.layer for row in self.rows))
+            raise Misfit(f"there is no head {place!r}; {nearest(str(place[0]), layers)}")
+        return found
+
+    def sorted(self, by: str, most: int | None = None) -> "HeadTable":
+        """The heads with the highest measure first, or only so many of them; those without it come last."""
+        if by not in self.measures:
+            raise Misfit(f"{by!r} was not measured; {nearest(by, self.measures)}")
+
+        def place(row: HeadRow) -> tuple[bool, float]:
+            value = row.values[by]
+            return (value is None, 0.0 if value is None else -value)
+
+        return HeadTable(self.measures, sorted(self.rows, key=place)[:most], self.missing)
+
+    def only(self, wanted: Callable[[HeadRow], bool]) -> "HeadTable":
+        """The heads that are wanted: `table.only(lambda row: row.cross)`."""
+        return HeadTable(self.measures, [row for row in self.rows if wanted(row)], self.missing)
+
+    def told(self) -> list[dict[str, object]]:
+        """A plain dict per head."""
+        return [
+            {"layer": row.layer, "head": row.head, "cross": row.cross, **row.values, "rows": row.counts}
+            for row in self.rows
+        ]
+
+    def json(self) -> str:
+        """Rows, and why measures are missing."""
+        missing = [{"layer": layer, "measure": measure, "why": why} for (layer, measure), why in self.missing.items()]
+        return json.dumps({"heads": self.told(), "missing": missing}, indent=2, ensure_ascii=False)
+
+    def csv(self) -> str:
+        """A line per head; empty where there is no number."""
+        text = io.StringIO()
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow(["layer", "head", "cross", *self.measures])
+        for row in self.rows:
+            numbers = ("" if value is None else repr(value) for value in row.values.values())
+            lines.writerow([row.layer, row.head, int(row.cross), *numbers])
+        return text.getvalue()
+
+    def __str__(self) -> str:
+        """Aligned, with the reasons for what is missing below."""
+        head = [
+            "layer",
+            "head",
+            *(measure.replace("entropy_without_sink", "without sink") for measure in self.measures),
+        ]
+        cells = [head] + [
+            [row.layer, str(row.head), *("–" if value is None else f"{value:.3f}" for value in row.values.values())]
+            for row in self.rows
+        ]
+        widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if not place else cell.rjust(width) for place, (cell, width) in enumerate(pairs)
+            )
+            for pairs in (list(zip(line, widths, strict=True)) for line in cells)
+        ]
+        return "\n".join([*lines, *self.notes()])
+
+    def notes(self) -> list[str]:
+        """Why measures are missing, once for all layers that share a reason."""
+        shown = {row.layer for row in self.rows}
+        found: dict[tuple[str, str], list[str]] = {}
+        for (layer, measure), why in self.missing.items():
+            if layer in shown:
+                found.setdefault((measure, why), []).append(layer)
+        by_reason: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for (measure, why), layers in found.items():
+            by_reason.setdefault((why, tuple(layers)), []).append(measure)
+        return [
+            f"– {', '.join(measures)} of {layers[0]}{f' and {len(layers) - 1} more' if len(layers) > 1 else ''}: {why}"
+            for (why, layers), measures in by_reason.items()
+        ]
