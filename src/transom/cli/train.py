@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,11 +13,24 @@ def run(
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be given often.")
     ] = None,
+    record: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="A sentence to let it read on the way, for a replay of its heads."),
+    ] = None,
+    record_target: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What an encoder–decoder should write for that sentence.")
+    ] = None,
+    record_every: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Updates between two frames of the replay; 100 frames unless told."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The model's folder and every judgement, as JSON.")] = False,
 ) -> None:
     """Train a model by a recipe; stopped at any moment, the same command goes on from the last checkpoint.
 
     Example: transom train recipes/reverse.toml --set train.updates=200
+
+    With --record, where every head looks in that sentence is kept in replay.safetensors beside the model.
 
     On several processes: torchrun --nproc-per-node 2 -m transom train RECIPE
     """
@@ -30,7 +43,9 @@ def run(
     asked = recipes.read(recipe, sets or [])
     with joined() as world:
         try:
-            folder = train(asked, world, [shown(sys.stderr)])
+            folder = train(
+                asked, world, [shown(sys.stderr), *recorded(Path(asked.folder), record, record_target, record_every)]
+            )
         except KeyboardInterrupt:
             typer.echo("transom: stopped; the same command goes on from the last checkpoint", err=True)
             raise typer.Exit(130) from None
@@ -42,3 +57,16 @@ def run(
         typer.echo(json.dumps({"model": str(folder), "judged": judged}, indent=2))
     else:
         typer.echo(str(folder))
+
+
+def recorded(folder: Path, text: str | None, target: str | None, every: int | None) -> list[Any]:
+    """The callback that records a replay, if one is asked for."""
+    from transom.names import Misfit
+
+    if text is None:
+        if target is not None or every is not None:
+            raise Misfit("there is nothing to record without a sentence; give --record TEXT")
+        return []
+    from transom.cli import recording
+
+    return [recording.recording(folder, text, target, every)]
