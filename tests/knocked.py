@@ -33,22 +33,24 @@ def by_hand(Q, K, V, edges, how, allowed=None):
 
 
 @contextlib.contextmanager
-def softmax_without(call, edges, how):
-    """While it lasts, the softmax that runs as number `call` goes without the edges, in whatever model it runs."""
+def softmax_without(calls, edges, how):
+    """While it lasts, the softmaxes of attention with these numbers go without the edges, in whatever model."""
     own, count = F.softmax, 0
 
     def changed(scores, dim=-1, dtype=None, **named):
         nonlocal count
-        count += 1
-        if count - 1 != call:
+        count += scores.dim() == 4
+        if scores.dim() != 4 or count - 1 not in calls:
             return own(scores, dim=dim, dtype=dtype, **named)
         cut = gone(scores.shape, edges)
         kept = scores.masked_fill(cut, -math.inf) if how == "before" else scores
-        return own(kept, dim=dim, dtype=dtype, **named).masked_fill(cut, 0.0)
+        # Models write "may not look" as a large negative number: a row left with nothing else looks nowhere.
+        empty = (kept.amax(-1, keepdim=True) < -1e8) & (scores.amax(-1, keepdim=True) > -1e8)
+        return own(kept, dim=dim, dtype=dtype, **named).masked_fill(cut | empty, 0.0)
 
     F.softmax = torch.nn.functional.softmax = changed
     try:
         yield
     finally:
         F.softmax = torch.nn.functional.softmax = own
-    assert count > call
+    assert count > max(calls)

@@ -70,10 +70,10 @@ class Knocker:
 
     def cut(self, outline: Outline, modules: list[nn.Module], order: int) -> Cut | None:
         name = self.names.place(modules, order)
-        if name is None or not any(edge.covers(name) for edge in self.edges):
+        if name is None:
             return None
-        self.cutting = name
         firsts = self.standing.firsts(name, modules[-1] if modules else None, outline)
+        self.cutting = name
         pairs = zip(self.edges, self.records, strict=True)
         found = [self.box(edge, record, outline, firsts) for edge, record in pairs if edge.covers(name)]
         boxes = tuple(box for box in found if box is not None)

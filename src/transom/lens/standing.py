@@ -20,7 +20,7 @@ class Standing:
     """Follows the calls of each attention: the positions of the first query and of the first key."""
 
     def __init__(self) -> None:
-        self.ended: dict[str, tuple[int, int]] = {}  # of each name: one past its last query, and how many keys it had
+        self.ended: dict[str, tuple[int, int]] = {}  # of each name that began here: one past its last query, its keys
         self.latest: tuple[int, int] | None = None  # of the self-attention that ran last: queries, and the first one
 
     def firsts(self, name: str, module: nn.Module | None, outline: Outline) -> tuple[int, int]:
@@ -31,7 +31,9 @@ class Standing:
         if first is None:
             known = self.latest is not None and self.latest[0] == queries
             return (self.latest[1] if known and self.latest is not None else 0), 0
-        self.ended[name], self.latest = (first[0] + queries, keys), (queries, first[0])
+        self.latest = (queries, first[0])
+        if queries == keys or name in self.ended:
+            self.ended[name] = (first[0] + queries, keys)
         return first
 
     def own(self, name: str, outline: Outline) -> tuple[int, int] | None:
@@ -44,7 +46,7 @@ class Standing:
             return None  # new tokens that all see the same would look ahead
         first = keys - queries if reach is None else int((reach - torch.arange(queries)).max())
         end, before = self.ended.get(name, (0, 0))
-        if keys == before and first == keys - queries and end > first:
+        if keys <= before and first == keys - queries and end > first:
             return end, end + queries - keys  # a cache that forgets all but a window
         return first, 0
 
