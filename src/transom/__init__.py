@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from transom.equations.masks import causal, padding, same_document, sliding_window
     from transom.kernels import attend
     from transom.lens import Sight, Trace, knock_out, sight, watch
+    from transom.lens.difference import diff
+    from transom.lens.flow import flow
     from transom.lens.heads import heads
     from transom.lens.measures import HEADS
+    from transom.lens.rollout import rollout
+    from transom.lens.words import by_words
     from transom.names import Misfit
 
 __version__ = "0.1.0.dev0"
@@ -31,6 +35,10 @@ HOMES = {
     "Trace": "transom.lens",
     "heads": "transom.lens.heads",
     "HEADS": "transom.lens.measures",
+    "rollout": "transom.lens.rollout",
+    "flow": "transom.lens.flow",
+    "diff": "transom.lens.difference",
+    "by_words": "transom.lens.words",
     "Misfit": "transom.names",
 }
 
@@ -40,8 +48,11 @@ __all__ = [
     "Sight",
     "Trace",
     "attend",
+    "by_words",
     "causal",
+    "diff",
     "equations",
+    "flow",
     "heads",
     "kernels",
     "knock_out",
@@ -49,6 +60,7 @@ __all__ = [
     "lens",
     "models",
     "padding",
+    "rollout",
     "same_document",
     "sight",
     "sliding_window",
