@@ -1,0 +1,69 @@
+"""Curves over the steps of training: losses and other numbers, one beside the other."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transom.names import Misfit
+from transom.show.panels import Curve, Curves
+from transom.show.picture import Picture, Source, Table
+from transom.show.visible import visible
+
+POINTS = 2000  # of one curve; more are thinned out
+
+
+def curves(
+    thing: Mapping[str, Sequence[tuple[float, float]]] | Sequence[tuple[float, float]],
+    *,
+    title: str = "Loss",
+    across: str = "step",
+    up: str = "loss",
+    log: bool = False,
+    digits: int = 3,
+    notes: Sequence[str] = (),
+    model: str = "",
+) -> Picture:
+    """One or more curves: {label: [(step, value), …]}, or one list alone; `log` for a log scale upwards."""
+    named = dict(thing) if isinstance(thing, Mapping) else {up: thing}
+    if not named:
+        raise Misfit("there should be a curve to draw, but none came; give {label: [(step, value), …]}")
+    found = [Curve(label, tuple(checked(label, points, log))) for label, points in named.items()]
+    thinned = [Curve(curve.label, thin(curve.points)) for curve in found]
+    said = [
+        f"Of the {len(whole.points):,} points of “{visible(whole.label)}”, {len(few.points):,} are drawn, evenly."
+        for whole, few in zip(found, thinned, strict=True)
+        if len(few.points) < len(whole.points)
+    ]
+    panel = Curves(curves=tuple(thinned), across=across, up=up, digits=digits, log=log)
+    rows = tuple((curve.label, x, y) for curve in thinned for x, y in curve.points)
+    return Picture(
+        view="curves",
+        title=title,
+        panels=(panel,),
+        source=Source(model=model),
+        notes=(*notes, *said),
+        table=Table(("curve", across, up), rows),
+    )
+
+
+def checked(label: str, points: Any, log: bool) -> list[tuple[float, float]]:
+    """The points in order, every number one that can be drawn."""
+    found = [(float(x), float(y)) for x, y in points]
+    if not found:
+        raise Misfit(
+            f"the curve {label!r} should have points, but it has none; leave it out, or give [(step, value), …]"
+        )
+    for x, y in found:
+        if not (math.isfinite(x) and math.isfinite(y)):
+            raise Misfit(
+                f"the curve {label!r} has the point ({x:g}, {y:g}), which cannot be drawn; leave it out, with a note"
+            )
+        if log and y <= 0:
+            raise Misfit(f"a log scale holds numbers above 0, but the curve {label!r} has {y:g}; leave log out")
+    return sorted(found)
+
+
+def thin(points: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
+    if len(points) <= POINTS:
+        return points
+    return tuple(points[round(number * (len(points) - 1) / (POINTS - 1))] for number in range(POINTS))

@@ -1,0 +1,144 @@
+"""The numbers that each sample must print, worked out again with numpy in float64, from nothing but Q, K and V."""
+
+from collections.abc import Callable
+
+import numpy as np
+from show.samples import HEAD, HEADS, TOKENS, WIDTH, curves, stages, tensors
+
+Said = list[str]
+
+
+def said(value: float, digits: int) -> str:
+    """As a person would round it, with a true minus."""
+    text = f"{value:.{digits}f}"
+    return text.replace("-", "−") if float(text) else text.replace("-", "")
+
+
+def parts(head: int = HEAD, grow: int = 1) -> dict[str, np.ndarray]:
+    Q, K, V = (tensor[0, head].numpy() for tensor in tensors())
+    Q = Q * grow
+    scores = np.array([[sum(Q[i, k] * K[j, k] for k in range(WIDTH)) for j in range(TOKENS)] for i in range(TOKENS)])
+    scaled = scores / np.sqrt(WIDTH)
+    weights = np.zeros_like(scaled)
+    for i in range(TOKENS):
+        grown = [np.exp(scaled[i, j]) for j in range(i + 1)]
+        weights[i, : i + 1] = np.array(grown) / sum(grown)
+    return {"Q": Q, "K": K, "V": V, "scores": scores, "scaled": scaled, "weights": weights, "sum": weights @ V}
+
+
+def seen(matrix: np.ndarray) -> list[float]:
+    """What a causal mask leaves, row by row."""
+    return [matrix[i, j] for i in range(TOKENS) for j in range(i + 1)]
+
+
+def entropies(grow: int = 1) -> list[float]:
+    found = []
+    for head in range(HEADS):
+        weights = parts(head, grow)["weights"]
+        rows = [-sum(w * np.log(w) for w in row if w > 0) for row in weights]
+        found.append(float(np.mean(rows)))
+    return found
+
+
+def steps() -> Said:
+    every = parts()
+    found = [value for name in ("Q", "K", "V", "scores", "scaled") for value in every[name].ravel()]
+    found += seen(every["scaled"]) + list(every["weights"].ravel()) + list(every["sum"].ravel())
+    return [said(value, 4) for value in found]
+
+
+def sequence() -> Said:
+    every, found = parts(), []
+    for row in (2, 4):
+        found += [every["scaled"][row, key] for key in range(row + 1)]
+        found += [every["weights"][row, key] for key in range(row + 1)]
+    return [said(value, 2) for value in found]
+
+
+def arrows() -> Said:
+    weights = parts()["weights"]
+    drawn = [(i, weights[i, j]) for i in range(TOKENS) for j in range(TOKENS) if weights[i, j] >= 0.02]
+    return [said(weight, 2) for _, weight in sorted(drawn, key=lambda one: (one[0], -one[1]))]
+
+
+def matrix() -> Said:
+    return [said(value, 2) for value in seen(parts()["weights"])]
+
+
+def heads() -> Said:
+    return [said(value, 2) for value in [*entropies(1), *entropies(2)]]
+
+
+def rows() -> Said:
+    return [said(value, 3) for value in parts()["weights"][3]]
+
+
+def flat(points: np.ndarray) -> np.ndarray:
+    """Onto the two directions of largest spread, by the eigenvectors of x x^T; the largest part points forwards."""
+    sizes, directions = np.linalg.eigh(points.T @ points)
+    best = directions[:, np.argsort(-sizes)[:2]].T
+    best = np.array([one * np.sign(one[np.abs(one).argmax()]) for one in best])
+    return points @ best.T
+
+
+def shares(points: np.ndarray) -> list[float]:
+    sizes = np.sort(np.linalg.eigvalsh(points.T @ points))[::-1]
+    return [100 * size / sizes.sum() for size in sizes[:2]]
+
+
+def vectors() -> Said:
+    every = parts()
+    weights = every["weights"][3]
+    order = np.argsort(-weights)[:4]
+    corners = np.concatenate(
+        [np.zeros((1, WIDTH)), np.cumsum([weights[key] * every["V"][key] for key in order], axis=0)]
+    )
+    points = flat(corners)
+    found = [said(share, 1) for share in shares(corners)]
+    for number, key in enumerate(order):
+        found += [said(weights[key], 2), *(said(value, 2) for value in (*points[number], *points[number + 1]))]
+    return [*found, *(said(value, 2) for value in (*points[0], *points[-1]))]
+
+
+def context() -> Said:
+    around = np.array([vector for _, vector in stages()])
+    around = around - around.mean(axis=0)
+    points = flat(around)
+    found = [said(share, 1) for share in shares(around)] + [said(value, 2) for value in points[0]]
+    for number in range(1, len(points)):
+        found += [said(value, 2) for value in (*points[number - 1], *points[number])]
+    return found
+
+
+def histogram() -> Said:
+    """The lower edges of the bins; that the bins hold what they say is a test of its own."""
+    scores = seen(parts()["scaled"])
+    edges = np.linspace(min(scores), max(scores), 6)[:-1]
+    return [said(edge, 1) for edge in edges]
+
+
+def entropy() -> Said:
+    return [said(value, 3) for value in entropies()]
+
+
+def curved() -> Said:
+    found = []
+    for points in curves().values():
+        values = [y for _, y in points]
+        found += [said(value, 3) for value in (values[0], min(values), values[-1])]
+    return found
+
+
+TRUTH: dict[str, Callable[[], Said]] = {
+    "steps": steps,
+    "sequence": sequence,
+    "arrows": arrows,
+    "matrix": matrix,
+    "heads": heads,
+    "rows": rows,
+    "context": context,
+    "histogram": histogram,
+    "entropy": entropy,
+    "curves": curved,
+    "vectors": vectors,
+}
