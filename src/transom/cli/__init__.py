@@ -29,6 +29,7 @@ COMMANDS = {
     "tour": Command("transom.cli.tour", "“The cat sat” through self-attention, with every number."),
     "learn": Command("transom.cli.learn", "Lessons on attention, every number worked out, a step at a time."),
     "check": Command("transom.cli.check", "A worked example proved: each figure right or wrong, and why."),
+    "serve": Command("transom.cli.serve", "A page on this machine to look around inside attention."),
     "train": Command("transom.cli.train", "A model from a recipe; goes on where it was stopped."),
     "evaluate": Command("transom.cli.evaluate", "A trained model on what its recipe kept for the end."),
     "translate": Command("transom.cli.translate", "Text to text, by an encoder–decoder."),

@@ -1,0 +1,107 @@
+"""The app: the table of routes and the page's own files, behind the gate."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from transom.names import Misfit
+from transom.serve.cache import Answer
+from transom.serve.gate import Gate
+from transom.serve.routes import ROUTES, Desk, Route
+from transom.serve.work import Busy, Cancelled
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+STATIC = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+MOST_STREAMS = 32
+
+
+def built(desk: Desk, hosts: list[str], token: str | None = None) -> Gate:
+    """Everything a request goes through."""
+    from starlette.applications import Starlette
+    from starlette.routing import Route as Way
+
+    ways = [Way(route.path, answering(desk, route), methods=[route.method]) for route in ROUTES]
+    pages = page_files()
+    ways += [Way(path, serving(answer), methods=["GET"]) for path, answer in pages.items()]
+    return Gate(Starlette(routes=ways), hosts, token)
+
+
+def page_files() -> dict[str, Answer]:
+    """The page's own files, read once at the start: no request ever names a file."""
+    found: dict[str, Answer] = {}
+    waiting = [("", files("transom.serve") / "static")]
+    while waiting:
+        place, folder = waiting.pop()
+        for one in folder.iterdir():
+            if one.is_dir():
+                waiting.append((f"{place}/{one.name}", one))
+            elif (ending := f".{one.name.rpartition('.')[2]}") in STATIC:
+                path = "/" if (place, one.name) == ("", "index.html") else f"{place}/{one.name}"
+                found[path] = Answer(one.read_bytes(), STATIC[ending])
+    return found
+
+
+def serving(answer: Answer) -> Any:
+    async def endpoint(request: "Request") -> "Response":
+        return responded(request, answer)
+
+    return endpoint
+
+
+def answering(desk: Desk, route: Route) -> Any:
+    """The endpoint of a route: what goes wrong is told in one line, with the status that fits."""
+    streams = asyncio.Semaphore(MOST_STREAMS)
+
+    async def endpoint(request: "Request") -> "Response":
+        from starlette.responses import JSONResponse, Response, StreamingResponse
+
+        try:
+            given = await route.give(desk, request)
+        except Misfit as error:
+            return JSONResponse({"error": str(error)}, 400)
+        except Busy:
+            return JSONResponse(
+                {"error": "too much is asked at once; try again in a moment"}, 429, {"Retry-After": "1"}
+            )
+        except Cancelled:
+            return Response(status_code=499)
+        if isinstance(given, Answer):
+            return responded(request, given)
+        if streams.locked():
+            await given.aclose()
+            return JSONResponse({"error": "too many streams are open"}, 429, {"Retry-After": "1"})
+        return StreamingResponse(
+            limited(events(given), streams), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+        )
+
+    return endpoint
+
+
+def responded(request: "Request", answer: Answer) -> "Response":
+    """An answer; nothing of it where the browser has it already."""
+    from starlette.responses import Response
+
+    heads = {"ETag": answer.etag, "Cache-Control": "no-cache", **answer.headers}
+    if request.headers.get("if-none-match") == answer.etag:
+        return Response(status_code=304, headers=heads)
+    return Response(answer.body, media_type=answer.kind, headers=heads)
+
+
+async def events(given: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:
+    """Each as one server-sent event; what goes wrong on the way as an event too."""
+    try:
+        async for one in given:
+            yield f"data: {json.dumps(one)}\n\n"
+    except (Misfit, Cancelled) as error:
+        yield f"event: failed\ndata: {json.dumps({'error': str(error)})}\n\n"
+
+
+async def limited(stream: AsyncIterator[str], streams: asyncio.Semaphore) -> AsyncIterator[str]:
+    async with streams:
+        async for one in stream:
+            yield one

@@ -1,0 +1,174 @@
+"""Every route of the page, in one table: what is asked, what is answered, and in a sentence what it is for."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from transom.serve import asking, tiles
+from transom.serve.cache import Answer, Cache
+from transom.serve.fields import (
+    AskKnockOut,
+    AskPicture,
+    AskRun,
+    AskStrongest,
+    AskTile,
+    AskWeights,
+    from_body,
+    from_query,
+)
+from transom.serve.studio import Run, Studio
+from transom.serve.work import Job, Worker, awaited
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+HEARTBEAT = 0.25  # seconds between two looks at how far something is
+
+
+@dataclass(frozen=True)
+class Route:
+    """A way in. `give` has the desk and the request, and gives an Answer."""
+
+    method: str
+    path: str
+    give: Callable[["Desk", "Request"], Awaitable[Any]]
+    about: str
+
+
+class Desk:
+    """Where requests are answered: the studio, the one worker, and the answers that are kept."""
+
+    def __init__(self, studio: Studio, worker: Worker | None = None, cache: Cache | None = None) -> None:
+        self.studio, self.worker, self.cache = studio, worker or Worker(), cache or Cache()
+        self.closing = asyncio.Event()
+        self.shares: dict[tuple[str, int, int], float] = {}
+        studio.forgotten = self.cache.forget
+
+    async def done(self, request: "Request", work: Callable[[Job], Any]) -> Any:
+        """What the worker makes of it; it stops when the client goes."""
+        return await awaited(self.worker.give(work), request.receive)
+
+    async def kept(self, request: "Request", asked: tuple[Any, ...], work: Callable[[Job], Answer]) -> Answer:
+        """An answer that stays the same: from the cache, or worked out and kept."""
+        found = self.cache[asked]
+        return found if found is not None else self.cache.keep(asked, await self.done(request, work))
+
+    def run(self, request: "Request") -> Run:
+        return self.studio.run(request.path_params["run"])
+
+
+def as_json(data: Any) -> Answer:
+    return Answer(json.dumps(data, ensure_ascii=True, allow_nan=False).encode(), "application/json")
+
+
+async def state(desk: Desk, request: "Request") -> Answer:
+    return as_json(desk.studio.told())
+
+
+async def start_run(desk: Desk, request: "Request") -> Answer:
+    asked = from_body(AskRun, await request.body())
+    run = await desk.done(request, lambda job: desk.studio.look(asked.text, asked.target))
+    return as_json(run.told())
+
+
+async def one_run(desk: Desk, request: "Request") -> Answer:
+    run = desk.run(request)
+    return await desk.kept(request, (run.number, "told"), lambda job: as_json(run.told()))
+
+
+async def tile(desk: Desk, request: "Request") -> Answer:
+    run, index = desk.run(request), request.path_params["attention"]
+    asked = from_query(AskTile, request.query_params.multi_items())
+    other = desk.studio.run(asked.against) if asked.against else None
+    question = (run.number, "tile", index, msgspec.structs.astuple(asked))
+    return await desk.kept(request, question, lambda job: tiles.tile(run, index, asked, job, other))
+
+
+async def overview(desk: Desk, request: "Request") -> AsyncIterator[dict[str, Any]]:
+    """How far the whole map of a head is worked out, as events, until it is ready."""
+    run, index = desk.run(request), request.path_params["attention"]
+    asked = from_query(AskTile, request.query_params.multi_items())
+    pyramid = run.pyramid(index, asked.head)
+    share = [0.0]
+
+    def work(job: Job) -> None:
+        def told(done: float) -> None:
+            share[0] = done
+            job.wanted()
+
+        pyramid.lay(told)
+
+    job = desk.worker.give(work)
+    shape = {"top": pyramid.top, "sizes": pyramid.sizes, "floor": pyramid.floor_level}
+
+    async def events() -> AsyncIterator[dict[str, Any]]:
+        try:
+            while not job.result.done() and not desk.closing.is_set():
+                yield {"share": round(share[0], 4), **shape}
+                await asyncio.wait({asyncio.wrap_future(job.result)}, timeout=HEARTBEAT)
+            if job.result.done():
+                job.result.result()
+                yield {"share": 1.0, "ready": True, **shape}
+        finally:
+            job.gone.set()
+
+    return events()
+
+
+async def weights(desk: Desk, request: "Request") -> Answer:
+    run, index = desk.run(request), request.path_params["attention"]
+    asked = from_query(AskWeights, request.query_params.multi_items())
+    return as_json(await desk.done(request, lambda job: tiles.weights(run, index, asked)))
+
+
+async def strongest(desk: Desk, request: "Request") -> Answer:
+    run, index = desk.run(request), request.path_params["attention"]
+    asked = from_query(AskStrongest, request.query_params.multi_items())
+    question = (run.number, "strongest", index, msgspec.structs.astuple(asked))
+    return await desk.kept(request, question, lambda job: as_json(asking.strongest(run, index, asked, job)))
+
+
+async def heads(desk: Desk, request: "Request") -> Answer:
+    run = desk.run(request)
+    return await desk.kept(request, (run.number, "heads"), lambda job: as_json(asking.heads(run, job)))
+
+
+async def picture(desk: Desk, request: "Request") -> Answer:
+    run, index = desk.run(request), request.path_params["attention"]
+    asked = from_query(AskPicture, request.query_params.multi_items())
+    view = request.path_params["view"]
+    question = (run.number, "picture", view, index, msgspec.structs.astuple(asked))
+    return await desk.kept(request, question, lambda job: asking.picture(desk.studio.name, run, index, view, asked))
+
+
+async def knock_out(desk: Desk, request: "Request") -> Answer:
+    asked = from_body(AskKnockOut, await request.body())
+    run = desk.run(request)
+    return as_json(await desk.done(request, lambda job: asking.knocked_out(desk.studio, run, asked)))
+
+
+async def trace_file(desk: Desk, request: "Request") -> Answer:
+    run = desk.run(request)
+    body = await desk.done(request, lambda job: asking.on_file(run))
+    return Answer(body, headers={"Content-Disposition": f'attachment; filename="run-{run.number}.safetensors"'})
+
+
+RUN = "/api/runs/{run}"
+ONE = RUN + "/{attention:int}"
+ROUTES = (
+    Route("GET", "/api/state", state, "what is open: the model, and the runs so far"),
+    Route("POST", "/api/runs", start_run, "a text through the model; answers with the run"),
+    Route("GET", RUN, one_run, "one run: its words, what was likely, and its attentions"),
+    Route("GET", RUN + "/heads", heads, "every head with its measures"),
+    Route("POST", RUN + "/knock_out", knock_out, "the run again without some arrows or heads, and what changed"),
+    Route("GET", RUN + "/trace", trace_file, "the run as one safetensors file, to keep or to send"),
+    Route("GET", ONE + "/overview", overview, "how far a head's whole map is worked out (events)"),
+    Route("GET", ONE + "/tile", tile, "a tile of a head's map at some zoom (bytes)"),
+    Route("GET", ONE + "/weights", weights, "up to 64 × 64 single weights and scores, with their words"),
+    Route("GET", ONE + "/strongest", strongest, "the strongest arrows of a head"),
+    Route("GET", ONE + "/picture/{view}", picture, "a view of a head: JSON, SVG, HTML, PNG, PDF, text"),
+)

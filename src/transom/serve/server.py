@@ -1,0 +1,106 @@
+"""The server: uvicorn on loopback, with deadlines for those who come and go slowly."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from transom.names import Misfit
+from transom.serve.app import built
+from transom.serve.routes import Desk
+from transom.serve.studio import Studio
+
+if TYPE_CHECKING:
+    import uvicorn
+
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+REQUEST_SECONDS = 10.0  # for the head of a first request to come
+MOST_CONNECTIONS = 512
+LONGEST_HEAD = 2**14
+LAST_SECONDS = 1  # for open streams, once the end is asked for
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket on the address, or why it cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise Misfit(
+            f"port {port} on {host} cannot be had ({error.strerror or error}); choose another with --port, or --port 0"
+            " for any that is free"
+        ) from error
+    return sock
+
+
+def names_of(host: str, port: int) -> list[str]:
+    """What a browser may call us in its Host header."""
+    shown = f"[{host}]" if ":" in host else host
+    also = ["127.0.0.1", "localhost", "[::1]"] if host in LOOPBACK else []
+    return list(dict.fromkeys(f"{name}:{port}" for name in (shown, *also)))
+
+
+def serve(studio: Studio, host: str, port: int, ready: Callable[[str], None], token: str | None = None) -> None:
+    """Serve until a signal comes; `ready` hears the address with its token once requests are taken."""
+    sock = bound(host, port)
+    hosts = names_of(host, sock.getsockname()[1])
+    asyncio.run(served(studio, sock, hosts, ready, token))
+
+
+async def served(
+    studio: Studio, sock: socket.socket, hosts: list[str], ready: Callable[[str], None], token: str | None
+) -> None:
+    desk = Desk(studio)
+    gate = built(desk, hosts, token)
+    server = server_of(gate, desk)
+    address = f"http://{hosts[0]}/?token={gate.token}"
+    running = asyncio.ensure_future(server.serve(sockets=[sock]))
+    while not server.started and not running.done():
+        await asyncio.sleep(0.01)
+    if server.started:
+        ready(address)
+    try:
+        await running
+    finally:
+        desk.closing.set()
+        desk.worker.close()
+
+
+def server_of(gate: Any, desk: Desk) -> "uvicorn.Server":
+    import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Impatient(H11Protocol):
+        """Hangs up on a client that sends nothing, or never the end of its headers."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            asyncio.get_running_loop().call_later(REQUEST_SECONDS, self.hang_up)
+
+        def hang_up(self) -> None:
+            if self.cycle is None and not self.transport.is_closing():
+                self.transport.close()
+
+    class Closing(uvicorn.Server):
+        """Lets the streams know that the end has come."""
+
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            asyncio.get_running_loop().call_soon_threadsafe(desk.closing.set)
+            super().handle_exit(sig, frame)
+
+    config = uvicorn.Config(
+        gate,
+        http=Impatient,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=LAST_SECONDS,
+        limit_concurrency=MOST_CONNECTIONS,
+        h11_max_incomplete_event_size=LONGEST_HEAD,
+    )
+    return Closing(config)

@@ -1,0 +1,141 @@
+"""What is open on the page: a model that can be run, the last few runs, and each run's attentions as plain data."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from transom.names import Misfit
+
+if TYPE_CHECKING:
+    from transom.lens import Sight, Trace
+    from transom.lens.pyramid import Pyramid
+
+MOST_RUNS = 8
+MOST_PYRAMIDS = 8
+LIKELY = 5  # of the words that could come next, so many are told
+
+
+class Run:
+    """One text through a model, or a trace from a file, with every attention of it."""
+
+    def __init__(self, number: str, trace: "Trace", said: dict[str, Any]) -> None:
+        self.number, self.trace, self.said = number, trace, said
+        self.pyramids: OrderedDict[tuple[int, int], Pyramid] = OrderedDict()
+        self.fed: Any = None
+
+    def attention(self, index: int) -> tuple[str, "Sight"]:
+        """Name and Sight by the order of running."""
+        if not 0 <= index < len(self.trace.seen):
+            raise Misfit(f"run {self.number} has {len(self.trace.seen)} attentions, so {index} is none; count from 0")
+        return self.trace.seen[index]
+
+    def pyramid(self, index: int, head: int) -> "Pyramid":
+        """The map of one head; the last few are kept, with what they have worked out."""
+        from transom.lens.pyramid import Pyramid
+
+        _, sight = self.attention(index)
+        if (index, head) not in self.pyramids:
+            self.pyramids[index, head] = Pyramid(sight, head)
+            while len(self.pyramids) > MOST_PYRAMIDS:
+                self.pyramids.popitem(last=False)
+        self.pyramids.move_to_end((index, head))
+        return self.pyramids[index, head]
+
+    def told(self) -> dict[str, Any]:
+        """The run as JSON: its words, and what attentions there are."""
+        listed = [attention_told(self.trace, index) for index in range(len(self.trace.seen))]
+        return {"run": self.number, **self.said, "attentions": listed}
+
+
+def attention_told(trace: "Trace", index: int) -> dict[str, Any]:
+    """One attention: where it is, its sizes, and the words of its rows and columns by reference."""
+    from transom.lens.labels import in_decoder, is_cross
+
+    name, sight = trace.seen[index]
+    _, heads, queries, keys = sight.problem.whole
+    role = "cross" if is_cross(name) else "decoder" if in_decoder(name) else "encoder" if "encoder" in name else "self"
+    receipt = sight.receipt()
+    return {
+        "index": index,
+        "name": name,
+        "role": role,
+        "heads": heads,
+        "queries": queries,
+        "keys": keys,
+        "receipt": {"holds": not receipt.fails, "difference": receipt.difference, "tolerance": receipt.tolerance},
+    }
+
+
+class Studio:
+    """A model, if one is open, and the runs; a file's trace is the first of them."""
+
+    def __init__(self, model: Any = None, trace: "Trace | None" = None, name: str = "") -> None:
+        self.model = model
+        self.name = name or (model.name if model is not None else "a trace")
+        self.runs: OrderedDict[str, Run] = OrderedDict()
+        self.count = 0
+        self.forgotten: Callable[[str], None] = lambda number: None
+        if trace is not None:
+            self.add(trace.proven(), words_of(trace) | {"text": None, "output": None, "seconds": None})
+
+    def add(self, trace: "Trace", said: dict[str, Any]) -> Run:
+        self.count += 1
+        run = self.runs[str(self.count)] = Run(str(self.count), trace, said)
+        while len(self.runs) > MOST_RUNS:
+            gone, _ = self.runs.popitem(last=False)
+            self.forgotten(gone)
+        return run
+
+    def run(self, number: str) -> Run:
+        if number not in self.runs:
+            raise Misfit(f"there is no run {number!r:.20} here; the last ones are {', '.join(self.runs) or 'none yet'}")
+        return self.runs[number]
+
+    def look(self, text: str, target: str | None = None) -> Run:
+        """Run the model on a text and keep all of its attention."""
+        from transom.lens import watch
+
+        if self.model is None:
+            raise Misfit("a trace is open, and no model to run; start transom serve with --model for that")
+        began = time.perf_counter()
+        fed = self.model.encode(text, target)
+        with watch(self.model.model, tokens=fed.tokens, targets=fed.targets or None) as trace:
+            logits = self.model.run(fed)
+        said = {
+            "text": text,
+            "tokens": fed.tokens,
+            "targets": fed.targets,
+            "written": fed.written,
+            "likely": self.likely(logits, fed),
+            "seconds": round(time.perf_counter() - began, 4),
+        }
+        run = self.add(trace.proven(), said)
+        run.fed = fed
+        return run
+
+    def likely(self, logits: Any, fed: Any) -> list[list[dict[str, Any]]]:
+        """For each row of a model that writes, the words it found likeliest to come next."""
+        if self.model.kind == "encoder":
+            return []
+        top = logits[0].float().softmax(dim=-1).topk(min(LIKELY, logits.shape[-1]))
+        words = [self.model.strings(row) for row in top.indices.tolist()]
+        return [
+            [{"token": word, "probability": share} for word, share in zip(row, shares, strict=True)]
+            for row, shares in zip(words, top.values.tolist(), strict=True)
+        ]
+
+    def told(self) -> dict[str, Any]:
+        """What is open, as JSON."""
+        model = None if self.model is None else {"name": self.model.name, "kind": self.model.kind}
+        return {"name": self.name, "model": model, "runs": [summary(run) for run in self.runs.values()]}
+
+
+def summary(run: Run) -> dict[str, Any]:
+    return {"run": run.number, "text": run.said["text"], "attentions": len(run.trace.seen)}
+
+
+def words_of(trace: "Trace") -> dict[str, Any]:
+    """The words of a trace's first sequence; none where they were not kept."""
+    tokens, targets = (words[0] if words else [] for words in (trace.tokens, trace.targets))
+    return {"tokens": tokens, "targets": targets, "written": [], "likely": []}

@@ -1,0 +1,95 @@
+"""One thread for the model and the numbers, behind a short queue: two cores stay responsive whatever is asked."""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+LONGEST_QUEUE = 32
+
+
+class Busy(Exception):
+    """The queue is full: come again in a moment."""
+
+
+class Cancelled(Exception):
+    """Nobody waits for it any more."""
+
+
+class Job:
+    """A piece of work, and whether somebody still waits for it."""
+
+    def __init__(self, work: Callable[["Job"], Any]) -> None:
+        self.work, self.result = work, Future()
+        self.gone = threading.Event()
+
+    def wanted(self) -> None:
+        """Called now and then by long work: ends it once nobody waits."""
+        if self.gone.is_set():
+            raise Cancelled
+
+    def run(self) -> None:
+        if not self.result.set_running_or_notify_cancel():
+            return
+        try:
+            self.wanted()
+            self.result.set_result(self.work(self))
+        except BaseException as error:  # handed to whoever waits
+            self.result.set_exception(error)
+
+
+class Worker:
+    """Does one job after another. The queue holds those that wait, and refuses more than it can hold."""
+
+    def __init__(self, longest: int = LONGEST_QUEUE) -> None:
+        self.jobs: queue.Queue[Job | None] = queue.Queue(longest)
+        self.thread = threading.Thread(target=self.work, name="transom model", daemon=True)
+        self.thread.start()
+
+    def work(self) -> None:
+        while (job := self.jobs.get()) is not None:
+            job.run()
+
+    def give(self, work: Callable[[Job], Any]) -> Job:
+        job = Job(work)
+        try:
+            self.jobs.put_nowait(job)
+        except queue.Full:
+            raise Busy from None
+        return job
+
+    def close(self, seconds: float = 1.0) -> None:
+        """Let go of what waits, and end after what runs."""
+        while True:
+            try:
+                waiting = self.jobs.get_nowait()
+            except queue.Empty:
+                break
+            if waiting is not None:
+                waiting.gone.set()
+                waiting.result.cancel()
+        self.jobs.put(None)
+        self.thread.join(seconds)
+
+
+async def awaited(job: Job, receive: Any) -> Any:
+    """What a job gives; it is told to stop when the client goes first."""
+    waiting = asyncio.ensure_future(asyncio.wrap_future(job.result))
+    leaving = asyncio.ensure_future(disconnected(receive))
+    try:
+        await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            raise Cancelled
+        return waiting.result()
+    finally:
+        job.gone.set()
+        leaving.cancel()
+        if not waiting.done():
+            waiting.cancel()
+
+
+async def disconnected(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,203 @@
+"""The routes with the embedded model behind them: each number against the Sight it comes from."""
+
+import asyncio
+import json
+from urllib.parse import urlencode
+
+import httpx
+import numpy as np
+import pytest
+
+from transom.cli.any_model import opened
+from transom.serve.app import built
+from transom.serve.routes import ROUTES, Desk
+from transom.serve.studio import Studio
+
+HOST, TOKEN = "127.0.0.1:4711", "the-token"
+HEADS = {"Authorization": f"Bearer {TOKEN}"}
+
+
+class Page:
+    """A client of the page, as a browser would be."""
+
+    def __init__(self, studio):
+        self.studio = studio
+
+    def asked(self, *requests):
+        """Several requests, one after another, to one desk."""
+
+        async def all_of_them():
+            desk = Desk(self.studio)
+            transport = httpx.ASGITransport(built(desk, [HOST], TOKEN))
+            async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=HEADS) as client:
+                found = [await client.request(method, path, json=body) for method, path, body in requests]
+            desk.worker.close()
+            return found
+
+        return asyncio.run(all_of_them())
+
+    def get(self, path, **query):
+        return self.asked(("GET", f"{path}?{urlencode(query)}" if query else path, None))[0]
+
+    def post(self, path, body):
+        return self.asked(("POST", path, body))[0]
+
+
+@pytest.fixture(scope="module")
+def page():
+    found = Page(Studio(model=opened()))
+    found.post("/api/runs", {"text": "The cat sat on the mat."})
+    return found
+
+
+@pytest.fixture(scope="module")
+def run(page):
+    return page.get("/api/runs/1").json()
+
+
+def cross(run):
+    return next(one for one in run["attentions"] if one["role"] == "cross")
+
+
+def sight(page, index):
+    return page.studio.runs["1"].trace[index]
+
+
+def test_a_sentence_comes_back_with_its_translation_and_all_attention(page, run):
+    config = page.studio.model.model.config
+    roles = [one["role"] for one in run["attentions"]]
+    assert roles.count("encoder") == config.encoder_layers
+    assert roles.count("decoder") == roles.count("cross") == config.decoder_layers
+    assert all(one["receipt"]["holds"] for one in run["attentions"])
+    assert cross(run)["queries"] == len(run["targets"])
+    assert cross(run)["keys"] == len(run["tokens"])
+    for row, word in zip(run["likely"], run["written"], strict=True):
+        assert row[0]["token"] == word, "it wrote what it found likeliest"
+        assert row[0]["probability"] >= row[1]["probability"]
+    state = page.get("/api/state").json()
+    assert state["model"] == {"name": "the embedded translator", "kind": "encoder_decoder"}
+    assert state["runs"][0]["text"] == "The cat sat on the mat."
+
+
+def test_a_tile_of_single_weights_holds_the_very_numbers(page, run):
+    index = cross(run)["index"]
+    answer = page.get(f"/api/runs/1/{index}/tile", head=2, level=0)
+    said = json.loads(answer.headers["Tile"])
+    assert said["type"] == "float32"
+    values = np.frombuffer(answer.content, "<f4").reshape(said["shape"])
+    np.testing.assert_array_equal(values, sight(page, index).weights(batch=0, head=2).numpy())
+    again = page.asked(
+        ("GET", f"/api/runs/1/{index}/tile?head=2&level=0", None),
+    )[0]
+    assert again.headers["ETag"] == answer.headers["ETag"]
+
+
+def test_a_browser_that_has_an_answer_gets_none(page, run):
+    first = page.get("/api/runs/1")
+
+    async def second():
+        transport = httpx.ASGITransport(built(Desk(page.studio), [HOST], TOKEN))
+        async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=HEADS) as client:
+            return await client.get("/api/runs/1", headers={"If-None-Match": first.headers["ETag"]})
+
+    answer = asyncio.run(second())
+    assert (answer.status_code, answer.content) == (304, b"")
+
+
+def test_numbers_with_their_words(page, run):
+    index = cross(run)["index"]
+    found = page.get(f"/api/runs/1/{index}/weights", head=1, first_row=1, rows=3, keys=5).json()
+    assert found["rows"] == run["targets"][1:4]
+    assert found["keys"] == run["tokens"][:5]
+    there = sight(page, index).weights(batch=0, head=1, rows=slice(1, 4), keys=slice(0, 5))
+    np.testing.assert_array_equal(np.float32(found["weights"]), there.numpy())
+    self_attention = next(one for one in run["attentions"] if one["role"] == "decoder")["index"]
+    scores = page.get(f"/api/runs/1/{self_attention}/weights").json()["scores"]
+    assert scores[0][1] is None, "what a row may not see has no score"
+
+
+def test_the_strongest_arrows(page, run):
+    index = cross(run)["index"]
+    edges = page.get(f"/api/runs/1/{index}/strongest", head=0, count=3).json()["edges"]
+    weights = sight(page, index).weights(batch=0, head=0)
+    best = sorted(weights.amax(dim=1).tolist(), reverse=True)[:3]
+    assert [edge["weight"] for edge in edges] == pytest.approx(best, rel=1e-5)
+    for edge in edges:
+        assert float(weights[edge["query"], edge["key"]]) == pytest.approx(edge["weight"], rel=1e-5)
+        assert (edge["from"], edge["at"]) == (run["targets"][edge["query"]], run["tokens"][edge["key"]])
+    without = page.get(f"/api/runs/1/{index}/strongest", head=0, sink=False).json()["edges"]
+    assert all(edge["key"] != 0 for edge in without)
+
+
+def test_an_arrow_knocked_out_changes_what_comes_next(page, run):
+    one = cross(run)
+    answer = page.post(
+        "/api/runs/1/knock_out", {"edges": [{"layer": one["name"], "head": 0, "query": 1, "key": 1}], "how": "before"}
+    ).json()
+    rows = answer["rows"]
+    assert rows[0]["kl"] == pytest.approx(0.0, abs=1e-6), "what came before cannot change"
+    assert answer["change"] > 0
+    first = {word["token"]: word for word in rows[1]["words"]}
+    assert first[run["written"][1]]["before"] == pytest.approx(run["likely"][1][0]["probability"], rel=1e-4)
+
+
+def test_heads_with_their_measures(page, run):
+    rows = page.get("/api/runs/1/heads").json()["heads"]
+    assert len(rows) == sum(one["heads"] for one in run["attentions"])
+
+
+def test_the_run_to_take_away(page, tmp_path):
+    import transom
+
+    answer = page.get("/api/runs/1/trace")
+    path = tmp_path / "run.safetensors"
+    path.write_bytes(answer.content)
+    assert transom.Trace.load(path).names == page.studio.runs["1"].trace.names
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="run-1.safetensors"'
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/api/runs/99", None, "there is no run '99' here; the last ones are 1"),
+        ("/api/runs/1/99/tile", None, "run 1 has {count} attentions, so 99 is none; count from 0"),
+        ("/api/runs/1/0/tile?levle=1", None, "there is no field 'levle'; did you mean 'level'?"),
+        ("/api/runs/1/0/tile?level=1&level=2", None, "the field 'level' came twice; give it once"),
+        ("/api/runs/1/0/tile?head=-1", None, "the query does not fit: Expected `int` >= 0 - at `$.head`; mend it"),
+        ("/api/runs", {"text": " "}, "the text is empty, but there must be something to read; give a word or more"),
+        ("/api/runs", {"txt": "a"}, "the body does not fit: Object contains unknown field `txt`; mend it"),
+    ],
+)
+def test_what_does_not_fit_is_told(page, run, path, body, message, own_errors):
+    answer = page.get(path) if body is None else page.post(path, body)
+    assert answer.status_code == 400
+    assert answer.json() == {"error": message.format(count=len(run["attentions"]))}
+
+
+def test_what_is_nowhere(page):
+    assert page.get("/api/nothing").status_code == 404
+    assert page.get("/../../etc/passwd").status_code == 404
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_every_route_stands_behind_the_gate(page, route):
+    path = route.path.replace("{run}", "1").replace("{attention:int}", "0").replace("{view}", "matrix")
+
+    async def asked(headers):
+        transport = httpx.ASGITransport(built(Desk(page.studio), [HOST], TOKEN))
+        async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
+            return (await client.request(route.method, path, headers=headers)).status_code
+
+    assert asyncio.run(asked({})) in (401, 415)
+    assert asyncio.run(asked(HEADS | {"Host": "evil.example"})) == 421
+    assert asyncio.run(asked(HEADS | {"Origin": "https://evil.example"})) == 403
+    if route.method == "POST":
+        assert asyncio.run(asked(HEADS | {"Content-Type": "text/plain"})) == 415
+
+
+def test_every_route_is_in_its_page():
+    from pathlib import Path
+
+    page = (Path(__file__).parents[2] / "docs/serve.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith(("| GET |", "| POST |"))]
+    assert rows == [f"| {route.method} | `{route.path}` | {route.about} |" for route in ROUTES]
