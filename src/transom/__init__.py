@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from transom import equations, kernels, layers, lens, models, text
     from transom.equations.masks import causal, padding, same_document, sliding_window
     from transom.kernels import attend
-    from transom.lens import Sight, Trace, knock_out, sight, watch
+    from transom.lens import EffectTable, Sight, Trace, effect, knock_out, sight, watch
     from transom.lens.difference import diff
     from transom.lens.flow import flow
     from transom.lens.heads import heads
@@ -32,6 +32,8 @@ HOMES = {
     "Sight": "transom.lens",
     "watch": "transom.lens",
     "knock_out": "transom.lens",
+    "effect": "transom.lens",
+    "EffectTable": "transom.lens",
     "Trace": "transom.lens",
     "heads": "transom.lens.heads",
     "HEADS": "transom.lens.measures",
@@ -44,6 +46,7 @@ HOMES = {
 
 __all__ = [
     "HEADS",
+    "EffectTable",
     "Misfit",
     "Sight",
     "Trace",
@@ -51,6 +54,7 @@ __all__ = [
     "by_words",
     "causal",
     "diff",
+    "effect",
     "equations",
     "flow",
     "heads",

@@ -1,6 +1,8 @@
 """Looking into attention: a Sight is one attention, kept so that any number of it can be asked for; a Trace a run's."""
 
 from transom.lens.edge import Edge
+from transom.lens.effect import effect
+from transom.lens.effect_table import Effect, EffectTable, Rule
 from transom.lens.glance import Glance
 from transom.lens.grids import Grid
 from transom.lens.knock_out import knock_out
@@ -15,6 +17,8 @@ from transom.lens.watch import watch
 
 __all__ = [
     "Edge",
+    "Effect",
+    "EffectTable",
     "Glance",
     "Grid",
     "Labels",
@@ -22,10 +26,12 @@ __all__ = [
     "Receipt",
     "Recorder",
     "Replay",
+    "Rule",
     "Sight",
     "Statistics",
     "Top",
     "Trace",
+    "effect",
     "knock_out",
     "sight",
     "watch",

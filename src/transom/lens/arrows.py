@@ -1,0 +1,76 @@
+"""What one attention tells of its arrows without running the model again: weight, norm, contribution, local change."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from transom.lens.projections import Projected
+from transom.lens.sight import Sight
+
+WHOLE = 1e-5  # rows that sum to 1 but for rounding
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """One head's look from a query at a key, by numbers of that attention alone; None where its values are unknown."""
+
+    weight: float
+    norm: float | None  # ‖weight · value W_O‖: what it moved
+    contribution: float | None  # weight · ⟨value, output⟩ / ‖output‖²: its share of what the head found, signed
+    local_change: float | None  # ‖(output without it − output) W_O‖
+
+
+class Arrows:
+    """The arrows of one attention, its first sequence; `project` is its W_O, or None where that is not known."""
+
+    def __init__(self, sight: Sight, project: Projected | None) -> None:
+        self.sight, self.project = sight, project
+        self.blind = sight.V.shape[3] == 0
+
+    def through(self, head: int, vectors: Float[Tensor, "any d_value"]) -> Float[Tensor, "any any2"]:
+        """Vectors of a head as they leave the layer; as they are, where W_O is not known."""
+        if self.project is None:
+            return vectors.double()
+        width = vectors.shape[1]
+        wide = vectors.new_zeros((len(vectors), self.sight.problem.whole[1] * width))
+        wide[:, head * width : (head + 1) * width] = vectors
+        with torch.no_grad():
+            return self.project(wide)
+
+    def values(self, head: int) -> Float[Tensor, "keys d_value"]:
+        return self.sight.V[0, head // self.sight.problem.group].double()
+
+    def one(self, head: int, query: int, key: int, how: str) -> Arrow:
+        row = self.sight.weights(batch=0, head=head, rows=query).double()
+        weight = row[key]
+        if self.blind:
+            return Arrow(float(weight), None, None, None)
+        value, output = self.values(head)[key], self.sight.output[0, head, query].detach().double()
+        change = -weight * value if how == "after" else removed(row, key, value, output)
+        length = output.square().sum()
+        share = weight * (value @ output) / length if length > 0 else torch.zeros(())
+        norms = self.through(head, torch.stack([weight * value, change])).norm(dim=-1)
+        return Arrow(float(weight), float(norms[0]), float(share), float(norms[1]))
+
+    def of_row(self, query: int) -> tuple[Float[Tensor, "heads keys"], Float[Tensor, "heads keys"] | None]:
+        """All weights of a row, and all norms ‖weight · value W_O‖, head by head."""
+        weights = self.sight.weights(batch=0, rows=query).double()
+        if self.blind:
+            return weights, None
+        lengths = [self.through(head, self.values(head)).norm(dim=-1) for head in range(weights.shape[0])]
+        return weights, weights * torch.stack(lengths)
+
+
+def removed(
+    row: Float[Tensor, " keys"], key: int, value: Float[Tensor, " d_value"], output: Float[Tensor, " d_value"]
+) -> Float[Tensor, " d_value"]:
+    """How the output changes when a key is masked and the others share its weight: w / (1 − w) · (output − value).
+
+    After Geva et al. 2023, for one edge in closed form; a row that has no other key gives nothing instead.
+    """
+    rest = torch.cat([row[:key], row[key + 1 :]]).sum()
+    sink = 1.0 - row.sum()  # what a row gives to no key, where a model has that
+    rest = rest + sink if abs(float(sink)) > WHOLE else rest
+    return -output if rest <= 0.0 else row[key] / rest * (output - value)
