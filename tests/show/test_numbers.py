@@ -6,10 +6,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from show.samples import SAMPLES, formed, sample
+from show.samples import SAMPLES, WORDS, formed, sample, sight
 from show.truth import TRUTH, parts, seen
 
-from transom.show import VIEWS
+from transom.lessons import Step, Steps, steps_of
+from transom.show import VIEWS, draw
 from transom.show.numbers import decimals, percent, plain, ticks, written
 
 NUMBER = re.compile(r"−?\d+\.\d+")
@@ -105,3 +106,44 @@ def test_ticks_are_few_round_and_reach_around(low, high):
     assert marks[-1] >= high - 1e-12
     assert len(set(np.round(np.diff(marks), 12))) == 1
     assert decimals([2.0]) == 2
+
+
+LIKE_A_SIGHT = ["sequence", "arrows", "matrix", "rows", "histogram", "entropy", "vectors"]
+
+
+@pytest.mark.parametrize("view", LIKE_A_SIGHT)
+def test_the_steps_of_a_lesson_are_drawn_with_the_numbers_of_the_sight_they_came_from(view):
+    options = SAMPLES[view]()[1]
+    head = options.get("head", 0)
+    options = {name: value for name, value in options.items() if name not in {"tokens", "layer"}}
+    steps = steps_of(sight(), 0, head, WORDS)
+    drawn = draw(view, steps, **{**options, "head": 0} if "head" in options else options)
+    printed = [number for panel in drawn.panels for line in panel.lines(100, False) for number in NUMBER.findall(line)]
+    assert printed == (TRUTH[view]() if view != "entropy" else TRUTH[view]()[:1])
+    assert drawn.source.receipt == ""
+
+
+def test_the_rows_of_a_lessons_table_are_curves():
+    values = np.array([[2.0, 3.0], [5.0, 7.0]])
+    steps = Steps([Step("gradient", "how it vanishes", "", values, ("a", "b"), ("d_head 4", "d_head 16"))], ())
+    panel = draw("curves", steps).panels[0]
+    assert [(one.label, one.points) for one in panel.curves] == [
+        ("a", ((4.0, 2.0), (16.0, 3.0))),
+        ("b", ((4.0, 5.0), (16.0, 7.0))),
+    ]
+    assert draw("curves", steps, step="gradient").title == "how it vanishes"
+
+
+def test_a_lessons_path_goes_from_the_embedding_to_the_context():
+    values = np.array([[2.0, 3.0], [5.0, 7.0]])
+    steps = Steps(
+        [
+            Step("embedding", "", "", values, ("a", "b"), ("1", "2")),
+            Step("sum", "", "", 2 * values, ("a", "b"), ("1", "2"), 0),
+        ],
+        ("a", "b"),
+    )
+    drawn = draw("context", steps, row=1)
+    assert drawn.title == "How “b” moves, from embedding to sum"
+    assert [one.end for one in drawn.panels[0].vectors] == [(5.0, 7.0), (10.0, 14.0)]
+    assert drawn.notes == ("The vectors have two numbers each: nothing is lost.",)

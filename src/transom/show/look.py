@@ -3,22 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transom.names import Misfit
 from transom.show.picture import Source
-
-if TYPE_CHECKING:
-    from transom.lens import Sight
+from transom.show.worked import Worked, attentions, steps_in
 
 Labels = Sequence[str]
 
 
 @dataclass(frozen=True)
 class Look:
-    """One head of a Sight, ready to be drawn."""
+    """One head of a Sight, or of worked steps, ready to be drawn."""
 
-    sight: "Sight"
+    sight: Any
     layer: str
     head: int
     batch: int
@@ -28,14 +26,21 @@ class Look:
 
     @cached_property
     def title(self) -> str:
-        return f"{self.layer}, head {self.head}" if self.layer else f"head {self.head}"
+        head = self.sight.places[self.head] if isinstance(self.sight, Worked) else self.head
+        return f"{self.layer}, head {head}" if self.layer else f"head {head}"
 
     def weights(self, rows: Any = None, keys: Any = None) -> Any:
         """The weights asked for, as a tensor in float64."""
         return self.sight.weights(batch=self.batch, head=self.head, rows=rows, keys=keys).double()
 
     def scores(self, rows: Any = None, keys: Any = None) -> Any:
+        """The same before the softmax; −∞ where masked."""
         return self.sight.scores(batch=self.batch, head=self.head, rows=rows, keys=keys).double()
+
+    def values(self) -> Any:
+        """(keys, d_value): the values that this head sums up."""
+        group = 1 if isinstance(self.sight, Worked) else self.sight.problem.group
+        return self.sight.V[self.batch, self.head // group].detach().double()
 
 
 def looked(
@@ -46,42 +51,83 @@ def looked(
     tokens: Labels | None = None,
     at: Labels | None = None,
     model: str = "",
+    predicted: bool = False,
 ) -> Look:
-    """One head of a Sight or of a Trace.
+    """One head of a Sight, of a Trace, or of a lesson.
 
-    layer    of a Trace: a name, or a number in the order of running; unless given, the last
-    tokens   labels of the rows, looked from; unless given, those of the trace, or numbers
-    at       labels of the keys, looked at; unless given, those of the rows if there are as many
+    layer       a name, or a number in the order of running; unless given, the last
+    tokens      labels of the rows, looked from; unless given, those of the trace, or numbers
+    at          labels of the keys, looked at; unless given, those of the rows if there are as many
+    predicted   label each row with the token it reads and the one it predicts, where the trace knows them
     """
-    name, sight, known = one_attention(thing, layer)
+    name, sight = one_attention(thing, layer)
     proved = receipt_of(sight, name)
     sizes = whole(sight)
     place, row = counted(head, "heads", sizes[1]), counted(batch, "batch", sizes[0])
-    own = known[row] if known and row < len(known) else None
-    rows = labels(tokens, own, sizes[2], "queries", "tokens")
-    keys = labels(at, tokens if tokens is not None and sizes[2] == sizes[3] else own, sizes[3], "keys", "at")
-    source = Source(model=model, layer=name, head=f"{place} of 0–{sizes[1] - 1}", receipt=proved)
+    known = known_words(thing, name, sight, row, predicted)
+    same = tokens if tokens is not None and sizes[2] == sizes[3] else known[1]
+    rows = labels(tokens, known[0], sizes[2], "queries", "tokens")
+    keys = labels(at, same, sizes[3], "keys", "at")
+    heads = sight.places if isinstance(sight, Worked) else range(sizes[1])
+    said = f"{heads[place]} of {heads[0]}–{heads[-1]}" if len(heads) > 1 else str(heads[place])
+    source = Source(model=model, layer=name, head=said, receipt=proved)
     return Look(sight, name, place, row, rows, keys, source)
 
 
-def one_attention(thing: Any, layer: str | int | None) -> tuple[str, "Sight", list[list[str]] | None]:
-    """Name, Sight and tokens of what is to be drawn."""
+def attentions_of(thing: Any) -> list[tuple[str, Any]]:
+    """Name and Sight of each attention of what is to be drawn."""
     from transom.lens import Sight, Trace
 
     if isinstance(thing, Sight):
-        return (layer if isinstance(layer, str) else ""), thing, None
+        return [("", thing)]
+    steps = steps_in(thing)
+    if steps is not None:
+        return list(attentions(steps))
     if not isinstance(thing, Trace):
-        raise Misfit(f"this view draws a Sight or a Trace, but got {type(thing).__name__}; transom.watch makes a Trace")
+        kind = type(thing).__name__
+        raise Misfit(f"this view draws a Sight, a Trace or a lesson, but got {kind}; transom.watch makes a Trace")
     if not len(thing):
         raise Misfit("this Trace has no attention to draw; run the model inside `with transom.watch(model)`")
+    return list(thing.items())
+
+
+def one_attention(thing: Any, layer: str | int | None) -> tuple[str, Any]:
+    """Name and Sight of one attention."""
+    from transom.lens import Sight, Trace
+
+    found = attentions_of(thing)
+    if isinstance(thing, Sight):
+        return (layer if isinstance(layer, str) else ""), thing
+    if isinstance(thing, Trace) and layer is not None:
+        return (layer, thing[layer]) if isinstance(layer, str) else (found[layer][0], thing[layer])
     if isinstance(layer, str):
-        return layer, thing[layer], thing.tokens
-    sight = thing[-1 if layer is None else layer]
-    return next(name for name, one in thing.items() if one is sight), sight, thing.tokens
+        raise Misfit(f"the layers of a lesson are counted from 0, but got {layer!r}; give a number")
+    return found[-1 if layer is None else counted(layer, "layers", len(found))]
 
 
-def receipt_of(sight: "Sight", name: str) -> str:
+def known_words(thing: Any, name: str, sight: Any, batch: int, predicted: bool) -> tuple[Labels | None, Labels | None]:
+    """The labels of rows and keys that come with what is drawn."""
+    from transom.lens import Trace
+    from transom.lens.labels import labels as words
+
+    if isinstance(sight, Worked):
+        return sight.rows, sight.columns
+    if not isinstance(thing, Trace):
+        return None, None
+    found = words(name, sight, thing.tokens, thing.targets, thing.grid, batch)
+    if not predicted:
+        return found.reads, found.at
+    if found.predicts is None:
+        raise Misfit(f"the rows of {name or 'this attention'} predict nothing that is known; leave predicted out")
+    return [
+        f"{read} → {'?' if then is None else then}" for read, then in zip(found.reads, found.predicts, strict=True)
+    ], found.at
+
+
+def receipt_of(sight: Any, name: str) -> str:
     """The receipt in words; a picture whose weights did not make the output is not drawn."""
+    if isinstance(sight, Worked):
+        return ""
     receipt = sight.receipt()
     if receipt.fails:
         where = f" of {name!r}" if name else ""
@@ -92,18 +138,17 @@ def receipt_of(sight: "Sight", name: str) -> str:
     return str(receipt)
 
 
-def receipts_of(seen: list[tuple[str, "Sight"]]) -> str:
+def receipts_of(seen: list[tuple[str, Any]]) -> str:
     """The receipts of many attentions in words; one that fails is an error that names it."""
-    found = [receipt_of(sight, name) for name, sight in seen]
+    found = [one for one in (receipt_of(sight, name) for name, sight in seen) if one]
     holding = sum(one.startswith("holds") for one in found)
     rest = f", {len(found) - holding} not checkable" if holding < len(found) else ""
-    return f"holds for {holding} of {len(found)}{rest}"
+    return f"holds for {holding} of {len(found)}{rest}" if found else ""
 
 
-def whole(sight: "Sight") -> tuple[int, int, int, int]:
+def whole(sight: Any) -> tuple[int, int, int, int]:
     """(batch, heads, queries, keys), also where only statistics were kept."""
-    batch, heads, queries = sight.lse.shape
-    return batch, heads, queries, sight.statistics.received.shape[2] if hasattr(sight, "proof") else sight.K.shape[2]
+    return sight.problem.whole if hasattr(type(sight), "Q") and not hasattr(sight, "proof") else sight.whole
 
 
 def counted(place: int, axis: str, size: int) -> int:

@@ -8,6 +8,7 @@ from transom.show.panels import Plane, Vector
 from transom.show.picture import Picture, Source, Table
 from transom.show.projection import projected
 from transom.show.visible import visible
+from transom.show.worked import steps_in
 
 WAY = ("embedding", "joined", "output", "residual", "norm", "feed_forward")  # steps that have the width of the model
 
@@ -67,10 +68,11 @@ def check(named: list[tuple[str, Any]], stages: int) -> int:
 
 def staged(thing: Any, row: int) -> tuple[list[tuple[str, Any]], str]:
     """The stages of what came, and the token's name if it is known."""
-    steps = getattr(thing, "steps", None)
-    found = getattr(steps, "steps", steps)
-    if isinstance(found, list) and found and hasattr(found[0], "values"):
-        way = [step for step in found if step.name in WAY]
+    steps = steps_in(thing)
+    if steps is not None:
+        found = list(steps)
+        alone = {"sum"} if len(steps.heads) < 2 else set()  # one head's sum is the token's context itself
+        way = [step for step in found if step.name in {*WAY, *alone}]
         width = way[0].values.shape[1] if way else 0
         same = [step for step in way if step.values.shape[1] == width]
         if same and not -len(same[0].rows) <= row < len(same[0].rows):

@@ -1,6 +1,7 @@
 """Curves over the steps of training: losses and other numbers, one beside the other."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,14 +9,16 @@ from transom.names import Misfit
 from transom.show.panels import Curve, Curves
 from transom.show.picture import Picture, Source, Table
 from transom.show.visible import visible
+from transom.show.worked import steps_in
 
 POINTS = 2000  # of one curve; more are thinned out
 
 
 def curves(
-    thing: Mapping[str, Sequence[tuple[float, float]]] | Sequence[tuple[float, float]],
+    thing: Any,
     *,
-    title: str = "Loss",
+    step: str | None = None,
+    title: str = "",
     across: str = "step",
     up: str = "loss",
     log: bool = False,
@@ -23,8 +26,16 @@ def curves(
     notes: Sequence[str] = (),
     model: str = "",
 ) -> Picture:
-    """One or more curves: {label: [(step, value), …]}, or one list alone; `log` for a log scale upwards."""
-    named = dict(thing) if isinstance(thing, Mapping) else {up: thing}
+    """One or more curves: {label: [(step, value), …]}, or one list alone; `log` for a log scale upwards.
+
+    Of a lesson: the rows of one of its tables, by the name of its `step`; unless given, the last.
+    """
+    steps = steps_in(thing)
+    if steps is not None:
+        table = list(steps)[-1] if step is None else steps[step]
+        named, title = tabled(table), title or table.title
+    else:
+        named = dict(thing) if isinstance(thing, Mapping) else {up: thing}
     if not named:
         raise Misfit("there should be a curve to draw, but none came; give {label: [(step, value), …]}")
     found = [Curve(label, tuple(checked(label, points, log))) for label, points in named.items()]
@@ -38,12 +49,21 @@ def curves(
     rows = tuple((curve.label, x, y) for curve in thinned for x, y in curve.points)
     return Picture(
         view="curves",
-        title=title,
+        title=title or "Loss",
         panels=(panel,),
         source=Source(model=model),
         notes=(*notes, *said),
         table=Table(("curve", across, up), rows),
     )
+
+
+def tabled(table: Any) -> dict[str, list[tuple[float, float]]]:
+    """Each row of a table as a curve: along the numbers in the labels of its columns, or else their places."""
+    found = [re.search(r"-?\d+(?:\.\d+)?", label) for label in table.columns]
+    xs = [float(one[0]) for one in found if one] if all(found) else list(range(len(found)))
+    return {
+        label: list(zip(xs, row.tolist(), strict=True)) for label, row in zip(table.rows, table.values, strict=True)
+    }
 
 
 def checked(label: str, points: Any, log: bool) -> list[tuple[float, float]]:

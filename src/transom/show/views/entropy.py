@@ -1,8 +1,9 @@
 """How spread out each head looks: its entropy, layer by layer."""
 
+import math
 from typing import Any
 
-from transom.show.look import looked, one_attention, receipts_of, whole
+from transom.show.look import attentions_of, looked, receipts_of, whole
 from transom.show.panels import Bars, Grid, heat
 from transom.show.picture import Picture, Source, Table
 
@@ -14,10 +15,9 @@ def entropy(
 
     Of a Sight (or one layer of a Trace) as bars, of a whole Trace as a grid of layers and heads.
     """
-    from transom.lens import Trace
-
-    if isinstance(thing, Trace) and layer is None and len(thing) > 1:
-        return of_trace(thing, batch, model, colours)
+    seen = attentions_of(thing)
+    if layer is None and len(seen) > 1:
+        return of_many(seen, batch, model, colours)
     look = looked(thing, layer=layer, batch=batch, model=model)
     found = look.sight.entropy()[look.batch].double()
     means, lows, highs = found.mean(dim=1).tolist(), found.amin(dim=1).tolist(), found.amax(dim=1).tolist()
@@ -36,12 +36,11 @@ def entropy(
     )
 
 
-def of_trace(trace: Any, batch: int, model: str, colours: str) -> Picture:
-    one_attention(trace, None)
+def of_many(seen: list[tuple[str, Any]], batch: int, model: str, colours: str) -> Picture:
     names, means = [], []
     longest = 0
-    proved = receipts_of(list(trace.items()))
-    for name, sight in trace.items():
+    proved = receipts_of(seen)
+    for name, sight in seen:
         names.append(name)
         means.append(sight.entropy()[batch].double().mean(dim=1).tolist())
         longest = max(longest, whole(sight)[3])
@@ -64,6 +63,4 @@ def of_trace(trace: Any, batch: int, model: str, colours: str) -> Picture:
 
 
 def meaning(keys: int) -> str:
-    import math
-
     return f"In nats, over all rows: 0 looks at one key alone, {math.log(max(1, keys)):.2f} at all {keys} keys alike."

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from transom.names import Misfit
-from transom.show.look import one_attention, receipts_of, whole
+from transom.show.look import attentions_of, receipts_of, whole
 from transom.show.panels import Tile, Tiles, heat
 from transom.show.picture import Picture, Source, Table
+from transom.show.worked import Worked
 
 CELLS = 90_000  # of all small maps together, so that the figure stays below 2 MB
 STATISTICS = {"entropy": "mean entropy, nats", "peak": "mean of the largest weight", "distance": "mean distance"}
@@ -28,8 +29,7 @@ def heads(
     measures   rows with layer, head and numbers, such as those of transom.heads
     maps       whether each head's weights are drawn small
     """
-    one_attention(thing, None)
-    seen = list(thing.items()) if hasattr(thing, "items") else [("attention", thing)]
+    seen = [(name or "attention", sight) for name, sight in attentions_of(thing)]
     proved = receipts_of(seen)
     numbers = given(measures, measure) if measures is not None else computed(seen, measure, batch)
     side = small(seen) if maps else 0
@@ -63,7 +63,7 @@ def heads(
 
 
 def computed(seen: list[tuple[str, Any]], measure: str, batch: int) -> dict[tuple[Any, int], float]:
-    if measure not in STATISTICS:
+    if measure not in STATISTICS or not all(hasattr(sight, measure) for _, sight in seen):
         raise Misfit(f"measure must be one of {', '.join(STATISTICS)}, but got {measure!r}; others come by `measures`")
     found = {}
     for row, (_, sight) in enumerate(seen):
@@ -96,4 +96,5 @@ def small(seen: list[tuple[str, Any]]) -> int:
 
 
 def mapped(sight: Any, head: int, batch: int, side: int) -> Iterable[tuple[float, ...]]:
-    return (tuple(row) for row in sight.map(head, cells=side, batch=batch).values.double().tolist())
+    weights = sight.all_weights[batch, head] if isinstance(sight, Worked) else sight.map(head, side, batch=batch).values
+    return (tuple(row) for row in weights.double().tolist())

@@ -9,6 +9,7 @@ from transom.show.look import looked
 from transom.show.panels import Grid, heat
 from transom.show.panels.grid import MASKED
 from transom.show.picture import Picture, Source, Table
+from transom.show.worked import steps_in
 
 TOKENS, WIDE = 12, 8  # rows, and columns that are no tokens, that are drawn
 TERMS = 64  # of a sum that is written out
@@ -72,7 +73,7 @@ class Window:
 def worked(thing: Any, embedding: Any, parameters: Any, where: dict[str, Any]) -> tuple[Any, Source, str]:
     """The steps of what came, where they come from, and their title."""
     from transom.lens import Sight, Trace
-    from transom.lessons import Steps, steps_of
+    from transom.lessons import steps_of
 
     if isinstance(thing, Sight | Trace):
         look = looked(thing, **where)
@@ -84,9 +85,8 @@ def worked(thing: Any, embedding: Any, parameters: Any, where: dict[str, Any]) -
     source = Source(model=where.pop("model", ""), head="" if head is None else str(head))
     if where:
         raise Misfit(f"steps of a lesson are drawn as they are, so {', '.join(where)} cannot be chosen; leave it out")
-    steps = thing if isinstance(thing, Steps) else getattr(thing, "steps", None)
-    steps = steps() if callable(steps) else steps
-    if not isinstance(steps, Steps):
+    steps = steps_in(thing)
+    if steps is None:
         raise Misfit(
             f"steps are drawn of Steps, a lesson, a Sight or a Trace, but got {type(thing).__name__};"
             " lessons.steps_of makes Steps"

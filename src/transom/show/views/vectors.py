@@ -24,8 +24,7 @@ def vectors(thing: Any, *, row: int = -1, most: int = 8, start: Any = None, **wh
     look = looked(thing, **where)
     place = counted(row, "queries", len(look.rows))
     weights = look.weights(rows=place).cpu().numpy()
-    shared = look.head // look.sight.problem.group
-    V = look.sight.V[look.batch, shared].detach().double().cpu().numpy()
+    V = look.values().cpu().numpy()
     begin = np.zeros(V.shape[1]) if start is None else np.asarray(start, dtype=np.float64)
     if begin.shape != (V.shape[1],):
         raise Misfit(
