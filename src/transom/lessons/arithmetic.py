@@ -113,6 +113,10 @@ def as_given(one: Arithmetic, digits: int, most: int | None) -> str:
     return f"{number(one.result, digits)}, as given"
 
 
+def as_measured(one: Arithmetic, digits: int, most: int | None) -> str:
+    return f"{number(one.result, digits)}, by experiment"
+
+
 def unchanged(one: Arithmetic, digits: int, most: int | None) -> str:
     return f"{number(one.result, digits)}, unchanged"
 
@@ -131,6 +135,7 @@ WRITERS: dict[str, Callable[[Arithmetic, int, int | None], str]] = {
     "norm": normalised,
     "function": applied,
     "given": as_given,
+    "measured": as_measured,
     "unchanged": unchanged,
     "masked": masked,
 }

@@ -158,7 +158,7 @@ def rounded_early(wrong: Wrong) -> Iterator[str]:
     for places in range(wrong.decimals + 1, -1, -1):
         for cut, word in ((False, "rounded"), (True, "cut")):
             if wrong.comes_out(replace(wrong.setup, rounding=Rounding(places, cut))):
-                yield f"each step was {word} to {places} decimals before the next"
+                yield f"each step was {word} to {places} decimal{'s' * (places != 1)} before the next"
                 return
 
 
@@ -230,7 +230,7 @@ def explained(wrong: Wrong, weights: Matrix, V: Matrix, key: int, target: Matrix
     others = np.delete(weights, key) @ np.delete(V, key, axis=0)
     needed = (target - others) / weights[key]
     places = simplicity(V)
-    if places >= wrong.decimals:
+    if places > wrong.decimals - 2:  # with so little to match, some vector always fits
         return
     misread = V.copy()
     misread[key] = np.round(needed, places)

@@ -71,7 +71,7 @@ def drawn(step: Step, digits: int = 4) -> Iterator[str]:
     if step.how is not None and step.values.size:
         place = opened(step)
         cell = step.cell(*place)
-        if cell.kind not in ("given", "unchanged", "masked"):
+        if cell.kind not in ("given", "measured", "unchanged", "masked"):
             yield from wrap(f"{cell.what}: {cell.written(digits, most=6)}", WIDTH, initial_indent="   ")
 
 

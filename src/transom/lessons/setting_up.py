@@ -62,12 +62,20 @@ def given(table: Table, setup: Setup) -> Setup:
         start["V"] = matrix(inner, "V", columns, None)
     d_head = start["Q"].shape[1] if "Q" in start else 1
     attention = replace(read_attention(table.table("attention"), rows, columns), d_head=d_head)
-    if attention.heads != 1 or "parameters" in table.own or "layer" in table.own:
+    known = {"w"} if attention.similarity == "additive" else set[str]()
+    if attention.heads != 1 or "layer" in table.own or set(table.own.get("parameters", {})) - known:
         raise table.wrong("given", "what is given is for one head without parameters; leave heads and parameters out")
     if "scores" in start and attention.scale and "scale" not in table.table("attention"):
         attention = replace(attention, scale=False)  # scores alone do not say what d_head is
-    parameters = {"w": vector(table.table("parameters"), "w", d_head)} if attention.similarity == "additive" else {}
+    parameters = additive(table.table("parameters"), d_head) if known else {}
     return replace(setup, start=start, layers=(Layer(attention, parameters, Block()),))
+
+
+def additive(table: Table, d_head: int) -> dict[str, Matrix]:
+    """What additive similarity needs beside queries and keys."""
+    if "w" not in table:
+        raise table.wrong(None, f"additive similarity needs w, but it is not given; give w with {d_head} numbers")
+    return {"w": vector(table, "w", d_head)}
 
 
 def started(table: Table, setup: Setup) -> dict[str, Matrix]:
@@ -128,9 +136,7 @@ def read_layer(table: Table, setup: Setup, width: int, source: int) -> Layer:
     if "W_O" in parameters:
         found["W_O"] = matrix(parameters, "W_O", joined, None if by_itself(parameters, "W_O") else width)
     if attention.similarity == "additive":
-        if "w" not in parameters:
-            raise parameters.wrong(None, "additive similarity needs w, but it is not given; give d_head numbers")
-        found["w"] = vector(parameters, "w", attention.d_head)
+        found |= additive(parameters, attention.d_head)
     out = found["W_O"].shape[1] if "W_O" in found else joined
     if "b_O" in parameters:
         found["b_O"] = vector(parameters, "b_O", out)
@@ -158,10 +164,11 @@ def projections(
     found = {"W_Q": per_head(table, "W_Q", heads, here, d_head, narrow)}
     d_head = found["W_Q"].shape[2]
     found["W_K"] = per_head(table, "W_K", heads, there, d_head, narrow)
+    waist = through_waist(table)
     d_value = None
-    if "d_value" in asked or not by_itself(table, "V_up" if "V_down" in table else "W_V"):
+    if "d_value" in asked or not by_itself(table, "V_up" if waist else "W_V"):
         d_value = asked.whole("d_value", d_head, 1, WIDEST)
-    if "V_down" in table:
+    if waist:
         found["V_down"] = matrix(table, "V_down", source, None)
         found["W_V"] = per_head(table, "V_up", heads, found["V_down"].shape[1], d_value, False)
     else:
@@ -171,6 +178,13 @@ def projections(
             each = found[f"W_{letter}"].shape[2]
             found[f"b_{letter}"] = vector(table, f"b_{letter}", heads * each).reshape(heads, each)
     return replace(attention, d_head=d_head), found
+
+
+def through_waist(table: Table) -> bool:
+    """Whether values are made by V_down and V_up; a case may go over to W_V, or come back from it."""
+    if "W_V" in table.own and "V_down" in table.own:
+        raise table.wrong("V_down", "values are made by W_V, or by V_down and V_up, but both came; leave one out")
+    return "V_down" in table.own or ("V_down" in table and "W_V" not in table.own)
 
 
 def per_head(table: Table, name: str, heads: int, rows: int, width: int | None, narrow: bool) -> NDArray[np.float64]:
