@@ -6,7 +6,7 @@ from torch import Tensor
 
 from transom.equations.biases import Bias
 from transom.equations.masks import Mask
-from transom.kernels import torch_engine
+from transom.kernels import engines
 from transom.kernels.problem import Problem, put
 
 Solve = Callable[[Problem], tuple[Tensor, Tensor]]
@@ -40,5 +40,5 @@ def attend(
     dropout   share of the weights set to 0, the rest scaled up; follows torch's random seed.
     """
     problem = put(Q, K, V, allowed, bias, causal, scale, softcap, dropout)
-    output, _ = torch_engine.solve(problem) if listener is None else listener(problem, torch_engine.solve)
+    output, _ = engines.solve(problem) if listener is None else listener(problem, engines.solve)
     return output

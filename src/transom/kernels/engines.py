@@ -1,0 +1,61 @@
+"""Which engine solves what: TRANSOM_ENGINE is torch, native or auto (which takes the faster one)."""
+
+import os
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from transom.kernels import library, torch_engine
+from transom.kernels.problem import Problem
+from transom.kernels.terms import refusal
+from transom.names import Misfit
+
+Solve = Callable[[Problem], tuple[Tensor, Tensor]]
+ENGINES = ("torch", "native", "auto")
+FEWEST_QUERIES = 8  # below this most lanes of the native engine would idle, and reading the keys is all there is to it
+
+
+def wanted() -> str:
+    """What TRANSOM_ENGINE says."""
+    name = os.environ.get("TRANSOM_ENGINE") or "torch"
+    if name not in ENGINES:
+        raise Misfit(f"TRANSOM_ENGINE must be one of {', '.join(ENGINES)}, but it is {name!r}; leave it unset for auto")
+    return name
+
+
+def solve(problem: Problem) -> tuple[Tensor, Tensor]:
+    """Output (differentiable) and log-sum-exp (not; −∞ for rows that may look nowhere)."""
+    return chosen(problem)(problem)
+
+
+def chosen(problem: Problem) -> Solve:
+    """The engine for this problem."""
+    name = wanted()
+    if name == "torch" or (name == "auto" and (why_torch(problem) is not None)):
+        return torch_engine.solve
+    if name == "native" and (refused := refusal(problem)) is not None:
+        raise Misfit(
+            f"TRANSOM_ENGINE is native, but the native engine does not do {refused};"
+            " with auto such attention goes to the torch engine"
+        )
+    library.loaded()
+    from transom.kernels import native_engine
+
+    return native_engine.solve
+
+
+def why_torch(problem: Problem) -> str | None:
+    """Why auto sends this to torch; None where the native engine is there, does it and is faster."""
+    if isinstance(missing := library.engine(), str):
+        return missing
+    return refusal(problem) or slower(problem)
+
+
+def slower(problem: Problem) -> str | None:
+    """Where the native engine is not the faster one (measured by `python -m bench attention`)."""
+    if problem.Q.shape[2] < FEWEST_QUERIES:
+        return f"fewer than {FEWEST_QUERIES} queries"
+    if problem.Q.dtype != torch.float32:
+        return "half precision, in which torch is as fast"
+    return None

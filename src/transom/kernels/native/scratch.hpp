@@ -1,0 +1,42 @@
+// Memory that a thread keeps between calls: a fresh page costs more than a small attention.
+#pragma once
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+namespace transom {
+
+class Scratch {
+  public:
+    ~Scratch() { free(memory); }
+
+    // Begin again with room for this many floats in all; what was handed out before is void.
+    void begin(size_t floats) {
+        used = 0;
+        if (floats <= size) return;
+        free(memory);
+        memory = nullptr;
+        size = 0;
+        if (posix_memalign((void**)&memory, 64, floats * sizeof(float))) throw std::bad_alloc();
+        size = floats;
+    }
+
+    float* take(size_t floats) {
+        float* found = memory + used;
+        used += padded(floats);
+        return found;
+    }
+
+    static size_t padded(size_t floats) { return (floats + 15) / 16 * 16; }
+
+  private:
+    float* memory = nullptr;
+    size_t size = 0, used = 0;
+};
+
+inline Scratch& scratch() {
+    static thread_local Scratch mine;
+    return mine;
+}
+
+}  // namespace transom

@@ -1,0 +1,108 @@
+// Scores into weights, and what is summed up on the way: e^(s − base) = 2^(s log₂e − base log₂e).
+#pragma once
+#include <cmath>
+
+#include "scores.hpp"
+
+namespace transom {
+
+constexpr int64_t SUB = 128;  // keys weighed and mixed at a time: their weights stay in the first-level cache
+
+// Of each row of one vector: Σ w, Σ w t and Σ w · distance, with w = 2^t.
+struct Sums {
+    Lanes total{}, spread{}, away{};
+
+    void add(const Sums& more) { total += more.total, spread += more.spread, away += more.away; }
+};
+
+// Replace the strip's scores by 2^(score − base) and sum up; LOOK also sums what entropy and distance need.
+template <bool LOOK>
+static Sums weigh(const Strip& strip, Lanes base) {
+    Sums sums;
+    Lanes away{};
+    if (LOOK) {
+        int64_t position = strip.top() + strip.head.of.keys - strip.head.of.queries - strip.first;
+        away = __builtin_convertvector(lane_numbers(), Lanes) + (float)position;
+    }
+#pragma GCC unroll 2
+    for (int64_t j = strip.first; j < strip.last; j++) {
+        Lanes t = load(strip.at(j)) - base;
+        Lanes w = exp2(t);
+        store(strip.at(j), w);
+        sums.total += w;
+        if (LOOK) {
+            sums.spread = w * at_least(t, -1e30f) + sums.spread;  // 0 · −∞ would be NaN
+            sums.away = w * absolute(away) + sums.away;
+            away -= 1.0f;
+        }
+    }
+    return sums;
+}
+
+static Sums weighed(const Strip& strip, Lanes base, bool look) {
+    return look ? weigh<true>(strip, base) : weigh<false>(strip, base);
+}
+
+// What is taken off a row's scores; a row that has seen nothing yet has no maximum to take off.
+INLINE Lanes usable(Lanes highest) { return choose(highest == NEVER, Lanes{}, highest); }
+
+// The running sums of one block of rows, each [ROWS].
+struct Running {
+    float *highest, *total, *spread, *away;
+
+    void begin() {
+        for (int i = 0; i < ROWS; i++) highest[i] = NEVER, total[i] = spread[i] = away[i] = 0.0f;
+    }
+
+    // A new block of keys brings a new maximum: what was summed up before shrinks by the factor returned.
+    Lanes raise(int v, Lanes most) {
+        Lanes before = load(highest + v * W), now = larger(before, most);
+        Lanes gap = at_least(before - usable(now), -1e30f), shrunk = exp2(gap);
+        store(highest + v * W, now);
+        store(spread + v * W, (load(spread + v * W) + gap * load(total + v * W)) * shrunk);
+        store(total + v * W, load(total + v * W) * shrunk);
+        store(away + v * W, load(away + v * W) * shrunk);
+        return shrunk;
+    }
+
+    void add(int v, const Sums& more) {
+        store(total + v * W, load(total + v * W) + more.total);
+        store(spread + v * W, load(spread + v * W) + more.spread);
+        store(away + v * W, load(away + v * W) + more.away);
+    }
+};
+
+// One row's figures from its sums, whose weights are relative to `base`; the largest of them is 2^most. A row that may
+// look nowhere has none of anything, and a log-sum-exp of −∞.
+struct RowFigures {
+    float lse, share, entropy, peak, distance;
+
+    RowFigures(float base, float most, float total, float spread, float away) {
+        bool looks = total != 0.0f;
+        double log_total = looks ? std::log(total) : 0.0f, inverse = looks ? 1.0 / total : 0.0;
+        lse = !looks ? NEVER : base == -FLT_MAX ? base : (float)(base * LN_2 + log_total);
+        share = (float)inverse;
+        entropy = (float)std::fmax(log_total - LN_2 * spread * inverse, 0.0);
+        peak = most == 0.0f ? share : (float)(std::exp2(most) * inverse);
+        distance = (float)(away * inverse);
+    }
+};
+
+// The same for a block of rows: `most` and the sums are [ROWS].
+static void tell_rows(
+    const Rows& rows, const Running& running, const float* most, int64_t place, const Found& found, float* shares,
+    float* lse
+) {
+    for (int i = 0; i < rows.count; i++) {
+        RowFigures row(running.highest[i], most[i], running.total[i], running.spread[i], running.away[i]);
+        shares[i] = row.share, lse[i] = row.lse;
+        if (found.entropy) found.entropy[place + i] = row.entropy;
+        if (found.peak) found.peak[place + i] = row.peak;
+        if (found.distance) found.distance[place + i] = row.distance;
+    }
+}
+
+// A log-sum-exp in units of log 2; of a row that may look nowhere, one that makes every weight 0.
+INLINE float in_log2(float lse) { return lse == NEVER ? 1e30f : (float)std::fmax(lse / LN_2, -FLT_MAX); }
+
+}  // namespace transom

@@ -1,0 +1,128 @@
+// The k strongest keys of each row.
+//
+// Before the keys of a block are gone through, the k-th largest of some group maxima gives a proven lower bound: about
+// k + 1 keys a row pass it, however long the row. Those are put into a sorted list, one comparison deep.
+#pragma once
+#include "scores.hpp"
+
+namespace transom {
+
+constexpr int MOST = 32;
+constexpr int64_t NOBODY = INT64_MIN;
+typedef int64_t Eight __attribute__((vector_size(64)));
+
+// Score and key in one number that sorts by score, and of equal scores puts the first key first.
+INLINE int64_t ranked(float score, int64_t key) {
+    int32_t bits;
+    memcpy(&bits, &score, sizeof bits);
+    int32_t ordered = bits ^ ((bits >> 31) & 0x7fffffff);
+    return (int64_t)((uint64_t)(uint32_t)ordered << 32 | (uint32_t)~(uint32_t)key);
+}
+
+INLINE float score_of(int64_t rank) {
+    int32_t ordered = (int32_t)(rank >> 32), bits = ordered ^ ((ordered >> 31) & 0x7fffffff);
+    float score;
+    memcpy(&score, &bits, sizeof score);
+    return score;
+}
+
+INLINE int64_t key_of(int64_t rank) { return (uint32_t) ~(uint32_t)rank; }
+
+// The next smaller number.
+INLINE Lanes just_below(Lanes x) {
+    Ints ordered = as_ints(x) ^ ((as_ints(x) >> 31) & 0x7fffffff);
+    ordered -= 1;
+    return choose(x > NEVER, as_lanes(ordered ^ ((ordered >> 31) & 0x7fffffff)), x);
+}
+
+// The K-th largest of the maxima of `groups` groups: at least K keys reach it.
+template <int K>
+static Lanes reached_by(const Strip& strip, int64_t groups) {
+    Lanes best[K];
+    for (int i = 0; i < K; i++) best[i] = all(NEVER);
+    int64_t each = (strip.last - strip.first) / groups;
+    for (int64_t g = 0; g < groups; g++) {
+        int64_t first = strip.first + g * each, last = g + 1 < groups ? first + each : strip.last;
+        Lanes most = load(strip.at(first));
+        for (int64_t j = first + 1; j < last; j++) most = larger(most, load(strip.at(j)));
+#pragma GCC unroll 8
+        for (int i = 0; i < K; i++) {
+            Lanes stays = larger(best[i], most);
+            most = smaller(best[i], most);
+            best[i] = stays;
+        }
+    }
+    return best[K - 1];
+}
+
+class Strongest {
+  public:
+    static size_t floats(int64_t k) { return k ? ROWS * 2 * (8 + width_for(k)) + ROWS : 0; }
+
+    Strongest() = default;
+    Strongest(int64_t k, float* memory) : k(k), width(width_for(k)), floor(memory), lists((int64_t*)(memory + ROWS)) {}
+
+    void begin() {
+        for (int i = 0; i < ROWS; i++) {
+            floor[i] = NEVER;
+            list(i)[-1] = INT64_MAX;
+            for (int64_t n = 0; n < width; n++) list(i)[n] = NOBODY;
+        }
+    }
+
+    // Go through the scores of one vector of rows.
+    void look(const Strip& strip) {
+        float* floors = floor + strip.v * W;
+        Lanes bound = larger(load(floors), just_below(lower_bound(strip)));
+        store(floors, bound);
+        for (int64_t j = strip.first; j < strip.last; j++) {
+            uint32_t passed = above(load(strip.at(j)), bound);
+            if (!passed) continue;
+            for (; passed; passed &= passed - 1) {
+                int lane = __builtin_ctz(passed), row = strip.v * W + lane;
+                insert(list(row), ranked(strip.at(j)[lane], j));
+                int64_t last = list(row)[k - 1];
+                if (last != NOBODY) floors[lane] = std::max(floors[lane], score_of(last));
+            }
+            bound = load(floors);
+        }
+    }
+
+    // Weights and keys of one row, strongest first, given its log-sum-exp in units of log 2; 0 and −1 where there are none.
+    void tell(int row, float lse2, int64_t place, const Found& found) const {
+        float scores[MOST + W];
+        for (int64_t n = 0; n < width; n++) scores[n] = list(row)[n] == NOBODY ? NEVER : score_of(list(row)[n]);
+        for (int64_t n = 0; n < k; n += W) store_few(found.top_weights + place * k + n, exp2(load(scores + n) - lse2), k - n);
+        for (int64_t n = 0; n < k; n++) found.top_keys[place * k + n] = list(row)[n] == NOBODY ? -1 : key_of(list(row)[n]);
+    }
+
+  private:
+    int64_t k = 0, width = 0;
+    float* floor = nullptr;
+    int64_t* lists = nullptr;
+
+    static int64_t width_for(int64_t k) { return (k + 7) / 8 * 8; }
+    int64_t* list(int row) const { return lists + row * (8 + width) + 8; }
+
+    Lanes lower_bound(const Strip& strip) const {
+        int64_t keys = strip.last - strip.first;
+        if (k <= 8 && keys >= 8) return reached_by<8>(strip, std::min<int64_t>(keys, 32));
+        if (k <= 16 && keys >= 16) return reached_by<16>(strip, std::min<int64_t>(keys, 64));
+        if (keys >= MOST) return reached_by<MOST>(strip, std::min<int64_t>(keys, 128));
+        return all(NEVER);
+    }
+
+    // Every place takes the larger of what it has and the smaller of its left neighbour and the newcomer.
+    void insert(int64_t* list, int64_t newcomer) {
+        for (int64_t n = width - 8; n >= 0; n -= 8) {
+            Eight here, left;
+            memcpy(&here, list + n, sizeof here);
+            memcpy(&left, list + n - 1, sizeof left);
+            left = left < newcomer ? left : newcomer - Eight{};
+            here = here > left ? here : left;
+            memcpy(list + n, &here, sizeof here);
+        }
+    }
+};
+
+}  // namespace transom

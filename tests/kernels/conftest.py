@@ -1,0 +1,28 @@
+"""The native engine in each of its builds that this processor can run."""
+
+import ctypes
+
+import pytest
+
+from transom.kernels import library
+from transom.kernels.library import FOLDER, LANES, Engine, prepared
+
+
+def builds() -> dict[str, Engine]:
+    """Every build that runs here, by instruction set."""
+    if not isinstance(library.engine(), Engine):
+        return {}
+    widest = ctypes.CDLL(str(FOLDER / "generic.so")).transom_widest()
+    names = [name for name, lanes in LANES.items() if lanes <= widest and (FOLDER / f"{name}.so").exists()]
+    return {name: Engine(name, prepared(ctypes.CDLL(str(FOLDER / f"{name}.so")))) for name in names}
+
+
+BUILDS = builds()
+
+
+@pytest.fixture(params=BUILDS or [pytest.param("none", marks=pytest.mark.skip("the native engine is not built here"))])
+def instructions(request, monkeypatch):
+    """The native engine, and nothing else, with one instruction set."""
+    monkeypatch.setenv("TRANSOM_ENGINE", "native")
+    monkeypatch.setattr(library, "engine", lambda: BUILDS[request.param])
+    return request.param

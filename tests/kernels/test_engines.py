@@ -1,0 +1,133 @@
+"""Which engine solves what, and what is said when it cannot; forks, torch.func, torch.compile."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import transom
+from transom.kernels import engines, library, native_engine
+from transom.kernels.library import Engine
+from transom.kernels.problem import put
+from transom.kernels.terms import refusal, terms
+
+needed = pytest.mark.skipif(not isinstance(library.engine(), Engine), reason="the native engine is not built here")
+REAL = torch.rand(2, 41, generator=torch.Generator().manual_seed(3)) < 0.7
+BIAS = torch.zeros(2, 1, 37, 41)
+
+
+def tensors():
+    random = torch.Generator().manual_seed(5)
+    return tuple(torch.randn(2, *size, generator=random) for size in ((6, 37, 19), (3, 41, 19), (3, 41, 23)))
+
+
+REFUSED = {
+    "torch.float64": lambda Q, K, V: put(Q.double(), K.double(), V.double()),
+    "axes of size 0": lambda Q, K, V: put(Q, K[:, :, :0], V[:, :, :0]),
+    "tensors on meta": lambda Q, K, V: put(Q.to("meta"), K.to("meta"), V.to("meta")),
+    "a bias that learns": lambda Q, K, V: put(Q, K, V, bias=BIAS.clone().requires_grad_()),
+    "a bias that is the same for all keys": lambda Q, K, V: put(Q, K, V, bias=BIAS[..., :1]),
+    "two masks of documents at once": lambda Q, K, V: put(
+        Q, K, V, transom.same_document(torch.arange(41)) & transom.same_document(torch.arange(41))
+    ),
+    "a mask of kind Either": lambda Q, K, V: put(Q, K, V, transom.causal() | transom.padding(REAL)),
+}
+
+
+@needed
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_it_does_not_do_is_named(what, monkeypatch):
+    monkeypatch.setenv("TRANSOM_ENGINE", "native")
+    problem = REFUSED[what](*tensors())
+    assert refusal(problem) == what
+    with pytest.raises(transom.Misfit) as error:
+        engines.solve(problem)
+    assert str(error.value) == (
+        f"TRANSOM_ENGINE is native, but the native engine does not do {what};"
+        " with auto such attention goes to the torch engine"
+    )
+
+
+@needed
+def test_torch_func_is_left_to_torch(monkeypatch):
+    monkeypatch.setenv("TRANSOM_ENGINE", "auto")
+    Q, K, V = (x.expand(3, 2, *x.shape[1:]) for x in (x[:1] for x in tensors()))
+    found = torch.vmap(transom.attend)(Q, K, V)
+    assert torch.allclose(found[0], transom.attend(Q[0], K[0], V[0]), atol=1e-5)
+
+
+FORKED = """
+import os, torch, transom
+torch.set_num_threads(2)
+Q, K, V = torch.randn(3, 2, 4, 131, 17)
+first = transom.attend(Q, K, V, causal=True)
+child = os.fork()
+if child == 0:
+    os._exit(0 if torch.equal(transom.attend(Q, K, V, causal=True), first) else 3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+COMPILED = """
+import torch, transom
+Q, K, V = (torch.randn(2, 3, 37, 19, requires_grad=True) for _ in range(3))
+attend = lambda *qkv: transom.attend(*qkv, causal=True)
+compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
+assert torch.equal(compiled(Q, K, V), attend(Q, K, V))
+of = [torch.autograd.grad(x.square().sum(), (Q, K, V)) for x in (compiled(Q, K, V), attend(Q, K, V))]
+assert all(torch.equal(mine, its) for mine, its in zip(*of))
+"""
+
+
+@needed
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "code", [FORKED, COMPILED], ids=["a forked process goes on alone", "compiled, it is one graph"]
+)
+def test_in_a_process_of_its_own(code):
+    """Where neither the threads of the tests nor their shape checks are in the way."""
+    environment = {**os.environ, "TRANSOM_ENGINE": "native"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_unknown_engine_or_instruction_set_is_named(monkeypatch):
+    monkeypatch.setenv("TRANSOM_ENGINE", "fast")
+    with pytest.raises(transom.Misfit) as error:
+        transom.attend(*tensors())
+    assert str(error.value) == (
+        "TRANSOM_ENGINE must be one of torch, native, auto, but it is 'fast'; leave it unset for auto"
+    )
+    monkeypatch.setenv("TRANSOM_ISA", "sse9")
+    with pytest.raises(transom.Misfit) as error:
+        library.engine.__wrapped__()
+    assert str(error.value) == (
+        "TRANSOM_ISA must be one of avx512, avx2, generic, but it is 'sse9'; leave it unset for the best"
+    )
+
+
+def test_without_a_library_native_says_so_and_auto_goes_on(monkeypatch, tmp_path):
+    monkeypatch.setattr(library, "FOLDER", tmp_path)
+    monkeypatch.delenv("TRANSOM_ISA", raising=False)
+    missing = library.engine.__wrapped__()
+    monkeypatch.setattr(library, "engine", lambda: missing)
+    monkeypatch.setenv("TRANSOM_ENGINE", "auto")
+    assert transom.attend(*tensors()).shape == (2, 6, 37, 23)
+    monkeypatch.setenv("TRANSOM_ENGINE", "native")
+    with pytest.raises(transom.Misfit) as error:
+        transom.attend(*tensors())
+    assert str(error.value) == (
+        "the native engine was asked for, but it is not built: there was no C++ compiler when Transom was installed;"
+        " TRANSOM_ENGINE=torch works everywhere"
+    )
+
+
+@needed
+@pytest.mark.slow
+def test_the_operators_keep_torchs_rules(monkeypatch):
+    monkeypatch.setenv("TRANSOM_ENGINE", "native")
+    Q, K, V = (x[:1, :, :7].detach().requires_grad_() for x in tensors())
+    problem = put(Q, K, V, causal=True)
+    rest = native_engine.arguments(problem, terms(problem))
+    torch.library.opcheck(torch.ops.transom.attention.default, (Q, K, V, *rest))
