@@ -47,8 +47,11 @@ class Arrows:
         weight = row[key]
         if self.blind:
             return Arrow(float(weight), None, None, None)
-        value, output = self.values(head)[key], self.sight.output[0, head, query].detach().double()
-        change = -weight * value if how == "after" else removed(row, key, value, output)
+        if weight == 0.0:
+            return Arrow(0.0, 0.0, 0.0, 0.0)
+        V, output = self.values(head), self.sight.output[0, head, query].detach().double()
+        value = V[key]
+        change = -weight * value if how == "after" else removed(row, key, V, output)
         length = output.square().sum()
         share = weight * (value @ output) / length if length > 0 else torch.zeros(())
         norms = self.through(head, torch.stack([weight * value, change])).norm(dim=-1)
@@ -64,13 +67,15 @@ class Arrows:
 
 
 def removed(
-    row: Float[Tensor, " keys"], key: int, value: Float[Tensor, " d_value"], output: Float[Tensor, " d_value"]
+    row: Float[Tensor, " keys"], key: int, V: Float[Tensor, "keys d_value"], output: Float[Tensor, " d_value"]
 ) -> Float[Tensor, " d_value"]:
-    """How the output changes when a key is masked and the others share its weight: w / (1 − w) · (output − value).
+    """How the output changes when a key is masked and the others share its weight.
 
-    After Geva et al. 2023, for one edge in closed form; a row that has no other key gives nothing instead.
+    In closed form w / (1 − w) · (output − value), after Geva et al. 2023; summed over the other keys here, as for a
+    weight near 1 output and value are nearly the same. A row that has no other key gives nothing instead.
     """
-    rest = torch.cat([row[:key], row[key + 1 :]]).sum()
+    others = row.clone()
+    others[key] = 0.0
     sink = 1.0 - row.sum()  # what a row gives to no key, where a model has that
-    rest = rest + sink if abs(float(sink)) > WHOLE else rest
-    return -output if rest <= 0.0 else row[key] / rest * (output - value)
+    rest = others.sum() + (sink if abs(float(sink)) > WHOLE else 0.0)
+    return -output if rest <= 0.0 else others @ V / rest - output

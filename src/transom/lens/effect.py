@@ -106,8 +106,8 @@ def placed(edge: object, arrows: dict[str, Arrows]) -> Place:
         )
     found = [asked.layer] if asked.layer in arrows else [name for name in names if covers(asked.layer, name)]
     if len(found) != 1:
-        which = f"it could be {some(found)}" if found else nearest(str(asked.layer), names)
-        raise Misfit(f"layer {asked.layer!r} should name one attention, but {which}; give its path")
+        which = f"it could be {some(found)}" if found else f"none ran there; {nearest(str(asked.layer), names)}"
+        raise Misfit(f"layer {asked.layer!r} should name one attention by its path, but {which}")
     sizes = arrows[str(found[0])].sight.problem.whole
     axes = zip(("heads", "queries", "keys"), numbers, sizes[1:], strict=True)
     head, query, key = (inside(int(one), axis, size) for axis, one, size in axes)  # pyright: ignore[reportArgumentType]

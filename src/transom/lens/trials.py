@@ -86,9 +86,10 @@ class Trials:
         at_once = 1 if self.single else at_once
         for first in range(0, len(edges), at_once):
             some = edges[first : first + at_once]
-            yield from self.together(some) if at_once > 1 else self.alone(some[0], whole)
+            pairs = list(self.together(some) if at_once > 1 else self.alone(some[0], whole))
             if self.progress is not None:
                 self.progress(min(first + at_once, len(edges)), len(edges))
+            yield from pairs
 
     @property
     def whole(self) -> Tensor:
