@@ -6,8 +6,10 @@ Names are fetched when first used, so that `transom --help` need not load torch.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from transom.names import Drawable
+
 if TYPE_CHECKING:
-    from transom import equations, kernels, layers, lens, models, text
+    from transom import equations, kernels, layers, lens, models, show, text
     from transom.equations.masks import causal, padding, same_document, sliding_window
     from transom.kernels import attend
     from transom.lens import EffectTable, Sight, Trace, effect, knock_out, sight, watch
@@ -18,10 +20,11 @@ if TYPE_CHECKING:
     from transom.lens.rollout import rollout
     from transom.lens.words import by_words
     from transom.names import Misfit
+    from transom.show import Picture, draw
 
 __version__ = "0.1.0.dev0"
 
-ROOMS = ("equations", "kernels", "layers", "models", "text", "lens")
+ROOMS = ("equations", "kernels", "layers", "models", "text", "lens", "show")
 HOMES = {
     "attend": "transom.kernels",
     "causal": "transom.equations.masks",
@@ -42,18 +45,22 @@ HOMES = {
     "diff": "transom.lens.difference",
     "by_words": "transom.lens.words",
     "Misfit": "transom.names",
+    "Picture": "transom.show",
+    "draw": "transom.show",
 }
 
 __all__ = [
     "HEADS",
     "EffectTable",
     "Misfit",
+    "Picture",
     "Sight",
     "Trace",
     "attend",
     "by_words",
     "causal",
     "diff",
+    "draw",
     "effect",
     "equations",
     "flow",
@@ -66,11 +73,15 @@ __all__ = [
     "padding",
     "rollout",
     "same_document",
+    "show",
     "sight",
     "sliding_window",
     "text",
     "watch",
 ]
+
+
+Drawable.drawn_by = "transom.show.notebooks"
 
 
 def __getattr__(name: str) -> object:

@@ -1,6 +1,8 @@
-"""The axis words of Transom, and how a shape is spelled in an error."""
+"""The axis words of Transom, how a shape is spelled in an error, and what can be drawn."""
 
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, ClassVar
 
 AXES = {
     "batch": "independent sequences",
@@ -38,3 +40,22 @@ def spelled(shape: object, axes: str) -> str:
     if len(words) != len(sizes):
         return f"({', '.join(str(size) for size in sizes)})"
     return f"({', '.join(f'{word}={size}' for word, size in zip(words, sizes, strict=True))})"
+
+
+class Drawable:
+    """Something with pictures: `show` shows one, and a notebook shows it of itself.
+
+    Who draws stands below all that is drawn, and no room imports one below it: the package says where it is.
+    """
+
+    drawn_by: ClassVar[str] = ""  # a module with `shown(thing, view, **options)` and `bundle(thing)`
+
+    def show(self, view: str | None = None, **options: Any) -> None:
+        """A picture of it, inline in a notebook and as text in a terminal; `transom.draw` gives the picture itself."""
+        import_module(self.drawn_by).shown(self, view, **options)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return import_module(self.drawn_by).bundle(self)
+
+    def _repr_html_(self) -> str | None:
+        return self._repr_mimebundle_().get("text/html")

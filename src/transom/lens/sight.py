@@ -16,12 +16,12 @@ from transom.lens.pooled import Map, pooled
 from transom.lens.positions import check_distance
 from transom.lens.receipt import Receipt, checked
 from transom.lens.statistics import Statistics, Top, gathered, strongest
-from transom.names import Misfit, spelled
+from transom.names import Drawable, Misfit, spelled
 
 AXES = ("batch", "heads", "queries", "keys")
 
 
-class Sight(Kept):
+class Sight(Kept, Drawable):
     """Q, K, V, the output and one log-sum-exp per row: from these every score and weight follows, exactly.
 
     Weights are those before dropout. Nothing of size queries × keys is made unless it is asked for.

@@ -11,12 +11,12 @@ from transom.lens.labels import Labels, Tokens, labels
 from transom.lens.sight import Sight
 from transom.lens.stitching import chosen_run, stitched
 from transom.lens.trace_file import Header, read, written
-from transom.names import Misfit
+from transom.names import Drawable, Misfit
 
 Words = Sequence[str] | Sequence[Sequence[str]] | None
 
 
-class Trace:
+class Trace(Drawable):
     """The attentions of a run, each under the path of the module it ran in.
 
     `trace[name]` is the one attention of that name, `trace.all(name)` are all of them where a module ran more than

@@ -11,7 +11,7 @@ from transom.lessons.lines import Path, Source
 from transom.lessons.setup import Setup
 from transom.lessons.steps import Steps
 from transom.lessons.working import computed
-from transom.names import Misfit
+from transom.names import Drawable, Misfit
 
 Printed = Decimal | tuple["Printed", ...]  # a number with its digits, or rows of such
 
@@ -73,7 +73,7 @@ class Case:
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class Lesson(Drawable):
     """A worked example, read from a TOML file."""
 
     name: str
