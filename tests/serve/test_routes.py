@@ -141,6 +141,29 @@ def test_an_arrow_knocked_out_changes_what_comes_next(page, run):
     assert first[run["written"][1]]["before"] == pytest.approx(run["likely"][1][0]["probability"], rel=1e-4)
 
 
+def test_what_the_arrows_of_a_row_were_for(page, run):
+    one = cross(run)
+    found = page.get(f"/api/runs/1/{one['index']}/effects", head=0, query=1, count=3).json()
+    weights = sight(page, one["index"]).weights(batch=0, head=0, rows=1)
+    assert [row["weight"] for row in found["rows"]] == pytest.approx(weights.topk(3).values.tolist(), rel=1e-5)
+    assert found["token"] == run["written"][1]
+    assert found["probability"] == pytest.approx(run["likely"][1][0]["probability"], rel=1e-4)
+    assert all(row["kl"] >= 0 for row in found["rows"])
+    alone = page.get(f"/api/runs/1/{one['index']}/effects", head=0, query=1, key=found["rows"][1]["key"]).json()["rows"]
+    assert alone[0]["kl"] == pytest.approx(found["rows"][1]["kl"], rel=1e-3, abs=1e-9)
+    # An arrow of the encoder has no word of its own: what changes is how likely the whole translation was.
+    inside = next(one for one in run["attentions"] if one["role"] == "encoder")["index"]
+    likely = page.get(f"/api/runs/1/{inside}/effects", head=0, query=1, count=2).json()
+    assert likely["rows"][0]["kl"] is None
+    assert likely["value"] < 0
+
+
+def test_the_most_telling_head_looks_at_the_source(page, run):
+    found = page.get("/api/runs/1/telling").json()
+    assert run["attentions"][found["attention"]]["role"] == "cross"
+    assert run["attentions"][found["attention"]]["name"] == found["layer"]
+
+
 def test_heads_with_their_measures(page, run):
     rows = page.get("/api/runs/1/heads").json()["heads"]
     assert len(rows) == sum(one["heads"] for one in run["attentions"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,9 @@ def answering(desk: Desk, route: Route) -> Any:
             )
         except Cancelled:
             return Response(status_code=499)
+        except Exception:
+            logging.getLogger("transom.serve").exception("a fault of Transom's own at %s", request.url.path)
+            return JSONResponse({"error": "a fault of Transom's own; what transom serve printed tells more"}, 500)
         if isinstance(given, Answer):
             return responded(request, given)
         if streams.locked():

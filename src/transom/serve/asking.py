@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from transom.names import Misfit
 from transom.serve.cache import Answer
-from transom.serve.fields import AskKnockOut, AskPicture, AskStrongest
+from transom.serve.fields import AskEffects, AskKnockOut, AskPicture, AskStrongest
 
 if TYPE_CHECKING:
+    from transom.lens import Trace
     from transom.serve.studio import Run, Studio
     from transom.serve.work import Job
 
@@ -115,6 +116,68 @@ def knocked_out(studio: "Studio", run: "Run", asked: AskKnockOut) -> dict[str, A
         ]
         rows.append({"row": row, "kl": float(gap[row]), "words": sorted(listed, key=lambda one: -one["before"])})
     return {"change": float(gap.sum()), "rows": rows}
+
+
+def effects(studio: "Studio", run: "Run", index: int, asked: AskEffects, job: "Job") -> dict[str, Any]:
+    """The strongest arrows of one row with weight, norm, contribution, and the real effect of taking each out."""
+    from transom.lens.effect import effect
+
+    model, fed = runnable(studio, run)
+    name, sight = run.attention(index)
+    labels = run.trace.labels(name)
+    weights = sight.weights(batch=0, head=asked.head, rows=asked.query)
+    keys = [asked.key] if asked.key is not None else weights.topk(min(asked.count, len(weights))).indices.tolist()
+    edges = [(name, asked.head, asked.query, key) for key in keys if weights[key] > 0]
+    found = effect(
+        model.model,
+        fed.inputs,
+        edges,
+        output=read_at(run, name, asked.query) if model.kind != "encoder" else None,
+        progress=lambda done, of: job.wanted(),
+    )
+    told = json.loads(found.json())
+    for row in told["rows"]:
+        row["at"] = labels.at[row["key"]]
+    token = None if found.target is None else model.strings([found.target])[0]
+    return told | {"token": token, "from": labels.reads[asked.query]}
+
+
+def telling(studio: "Studio", run: "Run", job: "Job") -> dict[str, Any]:
+    """The head without which the model would say something else most; a translator.s looks at the source."""
+    from transom.lens.matter import most_telling
+
+    model, fed = runnable(studio, run)
+    layer, head = most_telling(model.model, fed.inputs, crossing(run.trace), lambda done, of: job.wanted())
+    return {"attention": run.trace.names.index(layer), "layer": layer, "head": head}
+
+
+def crossing(trace: "Trace") -> "Trace":
+    """The attentions from target to source alone; all of them where there are none."""
+    from transom.lens import Trace
+    from transom.lens.labels import is_cross
+
+    found = Trace(trace.tokens, trace.targets)
+    found.seen = [(name, sight) for name, sight in trace.seen if is_cross(name)] or trace.seen
+    return found
+
+
+def read_at(run: "Run", name: str, row: int) -> Any:
+    """What an effect is measured on: the logits of the row that an arrow belongs to, where rows write; for an arrow in
+    the encoder of a translator, how likely the whole translation was."""
+    import torch
+
+    from transom.lens.outcome import logits_of
+
+    if run.trace.labels(name).predicts is not None:
+        return lambda result: logits_of(result)[:, row]
+
+    def likelihood(result: Any) -> Any:
+        logits = logits_of(result).double().log_softmax(dim=-1)
+        written = torch.tensor(run.fed.target_ids[1:])
+        rows = logits[:, : len(written)]
+        return rows.gather(2, written.expand(len(rows), -1)[..., None]).sum(dim=(1, 2))
+
+    return likelihood
 
 
 def runnable(studio: "Studio", run: "Run") -> tuple[Any, Any]:

@@ -78,10 +78,11 @@ class AskKnockOut(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class AskEffects(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the strongest arrows of a head are worth."""
+    """What the strongest arrows of a row are worth."""
 
     head: Place = 0
-    query: Place | None = None
+    query: Place = 0
+    key: Place | None = None  # one arrow alone, instead of the strongest
     count: Annotated[int, msgspec.Meta(ge=1, le=24)] = 8
 
 

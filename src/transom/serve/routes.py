@@ -11,6 +11,7 @@ import msgspec
 from transom.serve import asking, tiles
 from transom.serve.cache import Answer, Cache
 from transom.serve.fields import (
+    AskEffects,
     AskKnockOut,
     AskPicture,
     AskRun,
@@ -151,6 +152,18 @@ async def knock_out(desk: Desk, request: "Request") -> Answer:
     return as_json(await desk.done(request, lambda job: asking.knocked_out(desk.studio, run, asked)))
 
 
+async def effects(desk: Desk, request: "Request") -> Answer:
+    run, index = desk.run(request), request.path_params["attention"]
+    asked = from_query(AskEffects, request.query_params.multi_items())
+    question = (run.number, "effects", index, msgspec.structs.astuple(asked))
+    return await desk.kept(request, question, lambda job: as_json(asking.effects(desk.studio, run, index, asked, job)))
+
+
+async def telling(desk: Desk, request: "Request") -> Answer:
+    run = desk.run(request)
+    return await desk.kept(request, (run.number, "telling"), lambda job: as_json(asking.telling(desk.studio, run, job)))
+
+
 async def trace_file(desk: Desk, request: "Request") -> Answer:
     run = desk.run(request)
     body = await desk.done(request, lambda job: asking.on_file(run))
@@ -164,11 +177,13 @@ ROUTES = (
     Route("POST", "/api/runs", start_run, "a text through the model; answers with the run"),
     Route("GET", RUN, one_run, "one run: its words, what was likely, and its attentions"),
     Route("GET", RUN + "/heads", heads, "every head with its measures"),
+    Route("GET", RUN + "/telling", telling, "the head whose arrows matter most, found by taking each out"),
     Route("POST", RUN + "/knock_out", knock_out, "the run again without some arrows or heads, and what changed"),
     Route("GET", RUN + "/trace", trace_file, "the run as one safetensors file, to keep or to send"),
     Route("GET", ONE + "/overview", overview, "how far a head's whole map is worked out (events)"),
     Route("GET", ONE + "/tile", tile, "a tile of a head's map at some zoom (bytes)"),
     Route("GET", ONE + "/weights", weights, "up to 64 × 64 single weights and scores, with their words"),
     Route("GET", ONE + "/strongest", strongest, "the strongest arrows of a head"),
+    Route("GET", ONE + "/effects", effects, "the strongest arrows of a row: weight, norm, share and effect"),
     Route("GET", ONE + "/picture/{view}", picture, "a view of a head: JSON, SVG, HTML, PNG, PDF, text"),
 )

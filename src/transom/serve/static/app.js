@@ -1,0 +1,79 @@
+// The page: which view is open, and what all of them share.
+
+import { get } from "./api.js";
+import { attempt, open, say, state } from "./state.js";
+import { make } from "./words.js";
+import "./asktext.js";
+import "./choose.js";
+import "./takeaway.js";
+import "./glossary.js";
+import "./see.js";
+import "./walk.js";
+import "./map.js";
+import "./heads.js";
+
+const VIEWS = {
+  see: ["See", "transom-see"],
+  walk: ["Walk", "transom-walk"],
+  map: ["Map", "transom-map"],
+  heads: ["Heads", "transom-heads"],
+};
+
+function tabs() {
+  const list = document.getElementById("tabs");
+  list.append(...Object.entries(VIEWS).map(([name, [title]]) =>
+    make("button", { role: "tab", id: `tab-${name}`, "aria-controls": "view", onclick: () => state.set({ view: name }) }, title)));
+  list.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const names = Object.keys(VIEWS), next = names[(names.indexOf(state.now.view) + step + names.length) % names.length];
+    state.set({ view: next });
+    document.getElementById(`tab-${next}`).focus();
+  });
+}
+
+function show() {
+  if (!(state.now.view in VIEWS)) { state.set({ view: "see" }); return; }
+  for (const name of Object.keys(VIEWS)) {
+    const tab = document.getElementById(`tab-${name}`), chosen = name === state.now.view;
+    tab.setAttribute("aria-selected", chosen);
+    tab.tabIndex = chosen ? 0 : -1;
+  }
+  const view = document.getElementById("view");
+  view.setAttribute("aria-labelledby", `tab-${state.now.view}`);
+  view.replaceChildren(open.run ? document.createElement(VIEWS[state.now.view][1]) : make("p", { class: "hint" }, "Nothing has been run yet: write a sentence above, and look."));
+}
+
+// Take over a run: what the address asks for, as far as the run has it.
+export function opened(run) {
+  open.run = run;
+  const asked = state.now.attention, last = run.attentions.findLastIndex((one) => one.role === "cross");
+  const attention = asked !== null && asked < run.attentions.length && state.now.run === run.run ? asked : (last >= 0 ? last : run.attentions.length - 1);
+  const head = state.now.run === run.run && state.now.head < run.attentions[attention].heads ? state.now.head : 0;
+  const same = state.now.run === run.run;
+  state.set({ run: run.run, attention, head, row: same ? state.now.row : null, key: same ? state.now.key : null });
+  state.dispatchEvent(new CustomEvent("change", { detail: new Set(["opened"]) }));
+  say(`${run.attentions.length} attentions to look at`);
+  if (!same && open.studio.model) attempt(async () => telling(run.run, attention, head));
+}
+
+// The head that matters most, unless the person has chosen another one meanwhile.
+async function telling(run, attention, head) {
+  const found = await get(`/api/runs/${run}/telling`);
+  const untouched = state.now.run === run && state.now.attention === attention && state.now.head === head && state.now.key === null;
+  if (untouched) { open.run.telling = found; state.set({ attention: found.attention, head: found.head }); }
+}
+
+async function begin() {
+  tabs();
+  state.on(["view", "opened"], show);
+  open.studio = await get("/api/state");
+  document.title = `Transom: ${open.studio.name}`;
+  state.dispatchEvent(new CustomEvent("change", { detail: new Set(["studio"]) }));
+  const runs = open.studio.runs.map((run) => run.run);
+  const wanted = runs.includes(state.now.run) ? state.now.run : runs.at(-1);
+  if (wanted) opened(await get(`/api/runs/${wanted}`));
+  else show();
+}
+
+attempt(begin);

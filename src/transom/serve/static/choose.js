@@ -1,0 +1,41 @@
+// <transom-choose>: which attention, and which head of it.
+
+import { attention, open, say, state } from "./state.js";
+import { make } from "./words.js";
+
+const ROLES = { cross: "from the target at the source (cross)", encoder: "inside the source (encoder)", decoder: "inside the target (masked)", self: "inside the text" };
+
+class Choose extends HTMLElement {
+  connectedCallback() { this.off = state.on(["opened", "attention", "head", "view"], () => this.show()); }
+
+  disconnectedCallback() { this.off(); }
+
+  show() {
+    if (!open.run || state.now.view === "heads") { this.replaceChildren(); return; }
+    const groups = Object.groupBy(open.run.attentions, (one) => one.role);
+    const select = make("select", { id: "attention", onchange: (event) => this.choose(Number(event.target.value)) },
+      Object.entries(groups).map(([role, listed]) => make("optgroup", { label: ROLES[role] },
+        listed.map((one, layer) => make("option", { value: one.index, selected: one.index === state.now.attention }, `layer ${layer} · ${one.name}`)))));
+    const heads = Array.from({ length: attention().heads }, (_, head) =>
+      make("button", { role: "radio", "aria-checked": head === state.now.head, tabindex: head === state.now.head ? 0 : -1, onclick: () => this.head(head) }, String(head)));
+    const group = make("div", { role: "radiogroup", "aria-label": "Head", class: "row" }, heads);
+    group.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      if (step) { event.preventDefault(); this.head((state.now.head + step + heads.length) % heads.length); this.querySelector("[role=radio][aria-checked=true]").focus(); }
+    });
+    this.replaceChildren(make("div", { class: "row" }, make("label", { for: "attention" }, make("dfn", { "data-word": "attention" }, "Attention")), select,
+      make("dfn", { "data-word": "head" }, "Head"), group, this.telling()));
+  }
+
+  telling() {
+    const found = open.run.telling;
+    if (!found || found.attention !== state.now.attention || found.head !== state.now.head) return null;
+    return make("span", { class: "hint" }, open.run.targets.length ? "Of all heads that look from the target at the source, this one matters most for this sentence." : "This head matters most for this text: without it, the model would say something else most.");
+  }
+
+  choose(index) { state.set({ attention: index, head: Math.min(state.now.head, open.run.attentions[index].heads - 1), row: null, key: null }); }
+
+  head(head) { state.set({ head, key: null }); say(`head ${head}`); }
+}
+
+customElements.define("transom-choose", Choose);

@@ -1,0 +1,55 @@
+// What is looked at, shared by all parts of the page and written into its address, so that a link leads back to it.
+
+const KEPT = ["view", "run", "attention", "head", "row", "key", "x", "y", "zoom", "step", "measure"];
+const NUMBERS = new Set(["attention", "head", "row", "key", "x", "y", "zoom", "step"]);
+
+class State extends EventTarget {
+  constructor() {
+    super();
+    this.now = { view: "see", run: null, attention: null, head: 0, row: null, key: null };
+    for (const [name, value] of new URLSearchParams(location.hash.slice(1))) {
+      if (KEPT.includes(name) && (!NUMBERS.has(name) || Number.isFinite(Number(value)))) this.now[name] = NUMBERS.has(name) ? Number(value) : value;
+    }
+  }
+
+  // Take over what changed, and tell who listens which names did.
+  set(changes) {
+    const names = Object.keys(changes).filter((name) => this.now[name] !== changes[name]);
+    if (!names.length) return;
+    Object.assign(this.now, changes);
+    const kept = KEPT.filter((name) => this.now[name] !== null && this.now[name] !== undefined).map((name) => [name, this.now[name]]);
+    history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
+    this.dispatchEvent(new CustomEvent("change", { detail: new Set(names) }));
+  }
+
+  // Call `told` whenever one of the names changes.
+  on(names, told) {
+    const wanted = new Set(names);
+    const listener = (event) => { if ([...event.detail].some((name) => wanted.has(name))) told(); };
+    this.addEventListener("change", listener);
+    return () => this.removeEventListener("change", listener);
+  }
+}
+
+export const state = new State();
+
+// The run that is open, as the server told it; its attention that is looked at.
+export const open = { run: null, studio: null };
+export const attention = () => open.run?.attentions[state.now.attention] ?? null;
+export const rowWords = (one = attention()) => (one?.role === "cross" || one?.role === "decoder") && open.run.targets.length ? open.run.targets : open.run?.tokens ?? [];
+export const keyWords = (one = attention()) => one?.role === "decoder" && open.run.targets.length ? open.run.targets : open.run?.tokens ?? [];
+
+export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+export function say(words) { document.getElementById("spoken").textContent = words; }
+
+export function trouble(error) {
+  const place = document.getElementById("trouble");
+  place.hidden = !error;
+  place.textContent = error ? error.message ?? String(error) : "";
+}
+
+// Do something that may go wrong, and tell it where it does.
+export async function attempt(act) {
+  try { trouble(null); return await act(); } catch (error) { if (error.name !== "AbortError") trouble(error); }
+}
