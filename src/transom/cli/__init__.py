@@ -35,6 +35,7 @@ COMMANDS = {
     "translate": Command("transom.cli.translate", "Text to text, by an encoder–decoder."),
     "generate": Command("transom.cli.generate", "Writing on after a prompt, by a decoder."),
     "classify": Command("transom.cli.classify", "The label of a text, by an encoder."),
+    "heads": Command("transom.cli.heads", "What every head of a model does, measured over texts."),
     "doctor": Command("transom.cli.doctor", "What Transom runs on here: versions, engine, threads, devices."),
 }
 
