@@ -1,0 +1,166 @@
+"""How do models learn that differ in one thing? Trained by one recipe, side by side, as curves in docs/curves.
+
+    python -m bench.curves [arrangements] [mask --text input.txt] [--updates N] [--into docs/curves]
+
+Each comparison becomes a JSON file (every figure, and what the models wrote) and a picture of it. `mask` needs a long
+text, such as tiny Shakespeare. Both together take some minutes.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bench.measure import note
+from transom.models import Decoder, EncoderDecoder
+from transom.run.examples import learned_and_held_out
+from transom.run.journal import read as read_log
+from transom.run.recipe import Recipe, read
+from transom.run.texts import ready, translated, written_on
+from transom.run.train import LOG, train
+from transom.show import draw
+from transom.text.examples import Pair
+
+ROOT = Path(__file__).parents[1]
+MEAN_OF = 10  # updates in one point of a training loss
+PROMPT, CHARACTERS = "ROMEO:\n", 200
+
+
+def translates(model: Path, recipe: Recipe) -> dict[str, Any]:
+    """How many of the held-out sources it writes the right target for, and the first few."""
+    found, (_, unseen) = ready(model, "encoder_decoder"), learned_and_held_out(recipe, Pair, tested=False)
+    assert isinstance(found.model, EncoderDecoder)
+    said = translated(found.model, found.tokenizer, [pair.source for pair in unseen])
+    right = sum(words == pair.target for words, pair in zip(said, unseen, strict=True))
+    wrote = [{"source": pair.source, "wrote": words} for words, pair in zip(said[:3], unseen, strict=False)]
+    return {"right": right, "of": len(unseen), "examples": wrote}
+
+
+def writes(model: Path, recipe: Recipe) -> dict[str, Any]:
+    """What it writes after a prompt, drawn by chance."""
+    found = ready(model, "decoder")
+    assert isinstance(found.model, Decoder)
+    drawn = {"do_sample": True, "seed": 1, "eos_token_id": None, "max_new_tokens": CHARACTERS}
+    return {"prompt": PROMPT, "wrote": written_on(found.model, found.tokenizer, PROMPT, **drawn)}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A recipe with some settings, and the curves: a label for each, and the one setting that makes it."""
+
+    title: str
+    recipe: str
+    settings: tuple[str, ...]
+    curves: dict[str, str]
+    tried: Callable[[Path, Recipe], dict[str, Any]]
+    notes: tuple[str, ...]
+    reads_text: bool = False
+
+
+COMPARISONS = {
+    "arrangements": Comparison(
+        "Six letters backwards: three arrangements of a block, 3 + 3 layers",
+        "recipes/reverse.toml",
+        (
+            *("model.encoder_layers=3", "model.decoder_layers=3", "optimizer.rate=3e-3", "schedule.warmup=50"),
+            *("train.updates=800", "train.judge_every=40", "judge.write=false"),
+        ),
+        {
+            "post-norm": "model.arrangement=post_norm",
+            "pre-norm": "model.arrangement=pre_norm",
+            "no skip around attention": "model.arrangement=no_skip",
+        },
+        translates,
+        ("Loss on held-out pairs, in nats a token.",),
+    ),
+    "mask": Comparison(
+        "A writer of characters, with and without the causal mask",
+        "recipes/shakespeare_char.toml",
+        ("train.updates=1000", "train.judge_every=50", "judge.examples=240"),
+        {"with the mask": "model.causal=true", "without the mask": "model.causal=false"},
+        writes,
+        ("Loss on held-out text, in nats a character. Without the mask the next character is among those it sees.",),
+        reads_text=True,
+    ),
+}
+
+
+def learned(recipe: Recipe) -> list[dict[str, float]]:
+    """Train; the lines of the log."""
+    train(recipe)
+    return read_log(Path(recipe.folder) / LOG)
+
+
+def means(losses: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Training losses, the mean of every few updates."""
+    parts = [losses[first : first + MEAN_OF] for first in range(0, len(losses), MEAN_OF)]
+    return [(part[-1][0], round(sum(loss for _, loss in part) / len(part), 4)) for part in parts]
+
+
+def curve(comparison: Comparison, change: str, sets: list[str]) -> dict[str, Any]:
+    """One model, trained and tried."""
+    with TemporaryDirectory() as folder:
+        recipe = read(ROOT / comparison.recipe, [*comparison.settings, change, *sets, f"folder={folder}"])
+        lines: list[Any] = learned(recipe)
+        tried = comparison.tried(Path(folder) / "model", recipe)
+    return {
+        "setting": change,
+        "training": means([(line["update"], line["loss"]) for line in lines if "loss" in line]),
+        "held_out": [(line["update"], round(line["judged"]["loss"], 4)) for line in lines if "judged" in line],
+        **tried,
+    }
+
+
+def compared(name: str, sets: list[str], into: Path) -> None:
+    """All curves of a comparison, as JSON and as a picture."""
+    comparison, curves = COMPARISONS[name], {}
+    for label, change in comparison.curves.items():
+        note(f"{name}: {label}")
+        curves[label] = curve(comparison, change, sets)
+    updates = [one for one in sets if one.startswith("train.updates")]
+    into.mkdir(parents=True, exist_ok=True)
+    (into / f"{name}.json").write_text(as_json(comparison, updates, curves), encoding="utf-8")
+    lines = {label: one["held_out"] for label, one in curves.items()}
+    picture = draw("curves", lines, title=comparison.title, across="update", notes=comparison.notes)
+    (into / f"{name}.svg").write_text(picture.svg(), encoding="utf-8")
+    note(f"{into / name}.json and .svg")
+
+
+def as_json(comparison: Comparison, updates: list[str], curves: dict[str, Any]) -> str:
+    """One line for each curve."""
+    lines = ",\n".join(f"{json.dumps(label)}: {json.dumps(one, ensure_ascii=False)}" for label, one in curves.items())
+    told = [f'"recipe": {json.dumps(comparison.recipe)}', f'"settings": {json.dumps([*comparison.settings, *updates])}']
+    return "{\n" + ",\n".join([*told, f'"curves": {{\n{lines}\n}}']) + "\n}\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.curves", description="Curves of models that differ in one thing"
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(COMPARISONS)}; all unless named")
+    parser.add_argument("--text", help="a long text for mask to learn from")
+    parser.add_argument("--updates", type=int, help="fewer or more than the comparison has")
+    parser.add_argument("--into", type=Path, default=ROOT / "docs" / "curves", help="the folder to write to")
+    options = parser.parse_args()
+    names = options.names or list(COMPARISONS)
+    for name in names:
+        if name not in COMPARISONS:
+            parser.error(f"there is no comparison {name!r}; there is {', '.join(COMPARISONS)}")
+        if COMPARISONS[name].reads_text and options.text is None:
+            parser.error(f"{name} learns from a long text, but none was named; give --text input.txt")
+    for name in names:
+        sets = [f"train.updates={options.updates}"] if options.updates else []
+        sets += (
+            [f"data.train={options.text}"]
+            if COMPARISONS[name].reads_text
+            else [f"data.train={ROOT}/recipes/reverse.tsv"]
+        )
+        compared(name, sets, options.into)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
