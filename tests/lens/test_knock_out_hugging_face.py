@@ -142,3 +142,56 @@ def test_attention_in_chunks_cannot_be_cut_and_says_so():
         "edges of 'encoder.layer.0.attention.self' were to be knocked out, but its attention is computed in a form that"
         ' cannot be cut; knock out other layers with layer=…, or load the model with attn_implementation="sdpa"'
     )
+
+
+@pytest.mark.parametrize(
+    "name", ["GPT-2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("Llama, grouped", "T5, relative bias"))]
+)
+def test_effect_of_a_models_arrows(name):
+    one = SDPA[name]
+    model = one.built("sdpa")
+    inputs = {word: x[:1] for word, x in one.inputs.items()}
+    table = transom.effect(model, inputs, k=2)
+    assert table.notes == [], "the output projection of each is found, however it keeps its parameters"
+    with torch.no_grad():
+        whole = model(**inputs).logits[0, -1]
+        for row in table:
+            with transom.knock_out(model, row.layer, row.head, row.query, row.key):
+                without = model(**inputs).logits[0, -1]
+            assert row.change == pytest.approx(
+                float((without - whole)[table.target]), abs=1e-4 * float(whole.abs().max())
+            )
+    assert max(abs(row.change) for row in table) > 1e-3
+
+
+@pytest.mark.slow
+def test_effect_of_an_encoder_and_of_attention_by_hand():
+    model = SDPA["BERT"].built("sdpa")
+    inputs = {"input_ids": IDS[:1]}
+    with pytest.raises(Misfit) as error:
+        transom.effect(model, inputs)
+    assert str(error.value) == (
+        "the model gives no logits (batch, vocabulary) or (batch, token, vocabulary), but"
+        " BaseModelOutputWithPoolingAndCrossAttentions; say what to measure, as in"
+        " output=lambda result: result.last_hidden_state[:, 0].norm(dim=-1)"
+    )
+    table = transom.effect(model, inputs, query=0, k=2, output=lambda result: result.last_hidden_state[:, 0, 5])
+    assert table.notes == []
+    assert max(abs(row.change) for row in table) > 1e-4
+    by_hand = transom.effect(BY_HAND["GPT-J"].built("eager"), inputs, [(1, 2, -1, key) for key in range(11)])
+    assert by_hand.notes == [
+        "the values of 'transformer.h.1.attn' are not seen: norm, contribution and local are not known"
+    ]
+    assert max(abs(row.change) for row in by_hand) > 1e-4
+
+
+@pytest.mark.slow
+def test_a_batch_of_heads_is_knocked_out_as_one_by_one():
+    from transom.lens.matter import most_telling
+
+    model = SDPA["Llama, grouped"].built("sdpa")
+    with torch.no_grad(), transom.watch(model) as trace:
+        model(IDS[:1])
+    name, head = most_telling(model, {"input_ids": IDS[:1]}, trace)
+    assert name in trace.names
+    assert 0 <= head < 4
