@@ -35,13 +35,15 @@ class Arithmetic:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number to so many decimals without needless zeros; −∞ is “masked”, what would round to 0 gets an exponent."""
+    """A number to so many decimals without needless zeros; one that rounds to 0 keeps them: only 0 itself is “0”."""
     if value == -math.inf:
         return "masked"
-    if value != 0.0 and not 10.0**-digits / 2 <= abs(value) < 1e9:
+    if abs(value) >= 1e9:
         return f"{value:.{digits}g}"
-    shown = f"{value + 0.0:.{digits}f}"  # − 0 is 0
-    return shown.rstrip("0").rstrip(".") if "." in shown else shown
+    shown = f"{value:.{digits}f}"
+    if "." not in shown or value == 0.0:
+        return shown.split(".")[0].replace("-0", "0")
+    return shown.lstrip("-") if float(shown) == 0.0 else shown.rstrip("0").rstrip(".")
 
 
 def bracketed(value: float, digits: int) -> str:

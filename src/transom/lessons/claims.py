@@ -45,7 +45,7 @@ def measured(claim: Claim, work: Work) -> Quantity:
     step = chosen(work(claim.case), claim)
     if claim.measure == "value":
         return picked(step, claim)
-    row = None if claim.row is None else step.place(claim.row, "row", step.rows)
+    row = None if claim.row is None else located(step, claim.row, "row", step.rows)
     values = step.values if row is None else step.values[row]
     rows = step.rows if row is None else ()
     if claim.column is not None:
@@ -66,8 +66,12 @@ def measured(claim: Claim, work: Work) -> Quantity:
 
 def chosen(steps: Steps, claim: Claim) -> Step:
     """The step a claim is about; where there are several of that name, it must say which."""
-    step = steps[claim.of, claim.head, claim.layer] if claim.layer is not None else steps[claim.of, claim.head]
     alike = [one for one in steps if one.name == claim.of]
+    for word, asked, there in (("head", claim.head, steps.heads), ("layer", claim.layer, steps.layers)):
+        if alike and asked is not None and asked not in there:
+            listed = ", ".join(f"{word} {one + 1}" for one in there) or f"no {word}"
+            raise Misfit(f"there is {listed}, but {word} {asked + 1} was asked for; count from 1")
+    step = steps[claim.of, claim.head] if claim.layer is None else steps[claim.of, claim.head, claim.layer]
     if claim.head is None and len({one.head for one in alike}) > 1:
         raise Misfit(f"there is {claim.of} of {len({one.head for one in alike})} heads; give head, counted from 1")
     if claim.layer is None and len({one.layer for one in alike}) > 1:
@@ -79,19 +83,31 @@ def compared(claim: Claim, work: Work, step: Step, row: int | None) -> Matrix:
     """What a measure between two things takes as the other one: another row, or the same of another case."""
     other = step if claim.against is None else chosen(work(claim.against), claim)
     if claim.other is not None:
-        return other.values[other.place(claim.other, "row", other.rows)]
+        return other.values[located(other, claim.other, "row", other.rows)]
     if claim.against is None:
         raise Misfit(f"{claim.measure} is between two rows or two cases; give other (a row), or against (a case)")
-    return other.values if row is None else other.values[other.place(claim.row or 0, "row", other.rows)]
+    return other.values if row is None else other.values[located(other, claim.row or 0, "row", other.rows)]
+
+
+def located(step: Step, asked: int | str, axis: str, labels: tuple[str, ...]) -> int:
+    """The index of a row or column; a lesson counts from 1."""
+    if isinstance(asked, int) and asked >= len(labels):
+        raise Misfit(f"{step.name} has {len(labels)} {axis}s, so {asked + 1} is none of them; count from 1")
+    if isinstance(asked, str) and labels.count(asked) > 1:
+        many = f"{step.name} has {labels.count(asked)} {axis}s {asked!r}"
+        raise Misfit(
+            f"{many}, so the label does not say which; give its number, {labels.index(asked) + 1} for the first"
+        )
+    return step.place(asked, axis, labels)
 
 
 def picked(step: Step, claim: Claim) -> Quantity:
     """The numbers of a step: all, a row, a column, or one."""
     values, rows, columns = step.values, step.rows, step.columns
     if claim.column is not None:
-        values, columns = values[:, step.place(claim.column, "column", columns)], ()
+        values, columns = values[:, located(step, claim.column, "column", columns)], ()
     if claim.row is not None:
-        values, rows = values[step.place(claim.row, "row", rows)], ()
+        values, rows = values[located(step, claim.row, "row", rows)], ()
     return Quantity(np.asarray(values), rows, columns)
 
 

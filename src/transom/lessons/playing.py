@@ -30,7 +30,7 @@ def pages(lesson: Lesson) -> Iterator[Page]:
     for case in lesson.cases.values():
         claims = [claim for claim in lesson.claims if claim.case == case.name]
         if case.name:
-            yield Page(case.name, tuple(paragraphs(case.says)))
+            yield Page(f"Case: {case.name}", tuple(paragraphs(case.says)))
         for step in shown(case, claims):
             yield Page(heading(step, case.steps), tuple(drawn(step)))
         if claims:
@@ -76,9 +76,10 @@ def drawn(step: Step, digits: int = 4) -> Iterator[str]:
 
 
 def opened(step: Step) -> tuple[int, int]:
-    """The cell that is worked out: the largest of the first row."""
-    row = np.where(np.isfinite(step.values[0]), np.abs(step.values[0]), -1.0)
-    return 0, int(row.argmax())
+    """The cell that is worked out: the largest one."""
+    sizes = np.where(np.isfinite(step.values), np.abs(step.values), -1.0)
+    row, column = np.unravel_index(int(sizes.argmax()), sizes.shape)
+    return int(row), int(column)
 
 
 def table(step: Step, digits: int) -> Iterator[str]:
@@ -103,12 +104,14 @@ def told(finding: Finding) -> Iterator[str]:
     """A claim, what is computed, and for a slip the cause of it."""
     mark = {"right": "✓", "slip": "✗", "wrong": "✗ WRONG", "no slip": "✗ NOT A SLIP"}[finding.verdict]
     claim = finding.claim
-    words = claim.says or named(claim)
-    yield from wrap(f"{mark} {words}", WIDTH, subsequent_indent="  ")
+    if claim.says:
+        yield from wrap(f"{mark} {claim.says}", WIDTH, subsequent_indent="  ")
+        mark = " "
     if claim.value is None:
-        yield f"  {named(claim)} = {number(float(finding.found.values.ravel()[0]), 6)}"
+        yield f"{mark} {named(claim)} = {number(float(finding.found.values.ravel()[0]), 4)}"
         return
-    yield from figures(claim, finding)
+    for place, line in enumerate(figures(claim, finding)):
+        yield f"{mark if place == 0 else ' ' * len(mark)} {line}"
     for words in finding.causes.values():
         yield from wrap(f"why: {words}", WIDTH, initial_indent="  ", subsequent_indent="  ")
 
@@ -130,17 +133,18 @@ def rows(name: str, numbers: list[str], width: int) -> Iterator[str]:
     for start in range(0, len(numbers), width):
         part = numbers[start : start + width]
         cut = part if len(part) <= 12 else [*part[:12], f"… {len(part) - 12} more"]
-        yield f"  {name if not start else ' ' * len(name)} = {' '.join(cut)}"
+        yield f"{f'{name} = ' if not start else ' ' * (len(name) + 3)}{' '.join(cut)}"
 
 
 def named(claim: Claim) -> str:
     """What a claim is about, in few words: weights of The, sat."""
-    places = [str(one + 1) if isinstance(one, int) else one for one in (claim.row, claim.column) if one is not None]
+    asked = (("row", claim.row), ("column", claim.column))
+    places = [f"{word} {one + 1}" if isinstance(one, int) else one for word, one in asked if one is not None]
     words = claim.of if claim.measure == "value" else f"{claim.measure} of {claim.of}"
     words += f" in layer {claim.layer + 1}" if claim.layer is not None else ""
     words += f" in head {claim.head + 1}" if claim.head is not None else ""
     words += f" of {', '.join(places)}" if places else ""
-    other = str(claim.other + 1) if isinstance(claim.other, int) else claim.other
+    other = f"row {claim.other + 1}" if isinstance(claim.other, int) else claim.other
     words += f" and {other}" if other is not None else ""
     words += (
         f" against “{claim.against}”" if claim.against else " against the lesson itself" if claim.against == "" else ""

@@ -102,18 +102,17 @@ def main_case(table: Table) -> Case:
 
 
 def other_case(table: Table, main: Table) -> Case:
-    """A case says what differs from the lesson; the rest stays, but an experiment is made anew only where it is named."""
+    """A case says what differs from the lesson; the rest stays. An experiment is made only where it is named."""
     table.known(CASE)
     if "given" in main.own and "embeddings" in table.own:
         main = Table({key: value for key, value in main.own.items() if key != "given"}, main.path, main.source)
     merged = Table(table.own, table.path, table.source, Table(common(main), main.path, main.source))
     trial = trial_from(merged.table("experiment")) if "experiment" in table.own else None
     setup = set_up(merged) if trial is None or "tokens" in merged else None
-    show = wanted(table) if "show" in table.own else wanted(main)
     name = table.words("name", longest=100)
     if not name:
         raise table.wrong("name", "a case must have a name, but it is empty")
-    return Case(name, table.words("says", "").strip(), show, setup, trial)
+    return Case(name, table.words("says", "").strip(), wanted(table), setup, trial)
 
 
 def common(main: Table) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What comes of an experiment, as a step: a table with its labels."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +9,7 @@ from transom.lessons.arithmetic import Arithmetic
 from transom.lessons.steps import Step
 
 
-def measured(name: str, title: str, columns: Sequence[object], rows: dict[str, Iterable[float]]) -> Step:
+def measured(name: str, title: str, columns: Sequence[object], rows: Mapping[str, Iterable[float]]) -> Step:
     """A table: a label for each row and column, and numbers that came out."""
     values = np.array([list(row) for row in rows.values()], dtype=np.float64)
     step = Step(name, title, "", values, tuple(rows), tuple(str(one) for one in columns))
