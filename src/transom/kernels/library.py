@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Iterator
 from ctypes import POINTER, c_double, c_float, c_int, c_int64, c_uint64, c_void_p
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import torch
@@ -30,6 +29,7 @@ class Attention(ctypes.Structure):
         ("V_strides", c_int64 * 3),
         ("scale", c_float),
         ("softcap", c_float),
+        ("start", c_int64),
         ("ahead", c_int64),
         ("behind", c_int64),
         ("real", c_void_p),
@@ -93,12 +93,11 @@ class Engine:
     native: ctypes.CDLL
 
 
-@cache
-def engine() -> Engine | str:
+def best() -> Engine | str:
     """The best build for this processor, or the reason why there is none."""
     asked = os.environ.get("TRANSOM_ISA", "")
     if asked and asked not in LANES:
-        raise Misfit(f"TRANSOM_ISA must be one of {', '.join(LANES)}, but it is {asked!r}; leave it unset for the best")
+        return f"TRANSOM_ISA must be one of {', '.join(LANES)}, and it is {asked!r}"
     generic = FOLDER / "generic.so"
     if not generic.exists():
         return "it is not built: there was no C++ compiler when Transom was installed"
@@ -132,6 +131,13 @@ def prepared(native: ctypes.CDLL) -> ctypes.CDLL:
         function = getattr(native, f"transom_{name}")
         function.restype, function.argtypes = gives, takes
     return native
+
+
+FOUND = best()  # when this module is first imported: torch.compile can look at it, but not through a search for files
+
+
+def engine() -> Engine | str:
+    return FOUND
 
 
 def loaded() -> Engine:

@@ -46,7 +46,7 @@ def described(
         found.documents, found.documents_stride = documents.data_ptr(), library.strides(documents[:, None, None])[0]
     if by_distance is not None:
         found.by_distance, found.by_distance_stride = by_distance.data_ptr(), by_distance.shape[1]
-    found.ahead, found.behind = reach
+    found.start, (found.ahead, found.behind) = found.keys - found.queries, reach
     found.scale, found.softcap, found.dropout, found.seed = numbers
     return found, (Q, K, V, *(part for part in parts if part is not None))
 

@@ -1,6 +1,5 @@
 """An attention in the native engine's terms: masks and biases as the few kinds of numbers it reads, or why not."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 
@@ -74,28 +73,31 @@ def conjuncts(problem: Problem) -> list[Mask]:
 def terms(problem: Problem) -> Terms:
     """The problem's mask and bias, put so; only for what `refusal` lets pass."""
     parts = conjuncts(problem)
-    documents = next((part.ids for part in parts if isinstance(part, SameDocument)), None)
+    ahead, behind = reach(problem)
+    documents = [part.ids for part in parts if isinstance(part, SameDocument)]
     real = [part.seen(problem.block())[:, :, 0] for part in parts if not part.by_row]
     given = [part.allowed for part in parts if isinstance(part, Given) and part.by_row]
     return Terms(
-        ahead=min((ahead for ahead, _ in reaches(problem)), default=FAR),
-        behind=max((behind for _, behind in reaches(problem)), default=-FAR),
+        ahead=ahead,
+        behind=behind,
         real=None if not real else spread(reduce(torch.logical_and, real), problem),
-        documents=None if documents is None else documents.unique(return_inverse=True)[1].to(torch.int32),
+        documents=documents[0].unique(return_inverse=True)[1].to(torch.int32) if documents else None,
         given=None if not given else spread(reduce(torch.logical_and, given), problem),
         bias=given_bias(problem),
         by_distance=line(problem),
     )
 
 
-def reaches(problem: Problem) -> Iterator[tuple[int, int]]:
-    """How far each mask by position lets row 0 look: before which key, and from which on."""
+def reach(problem: Problem) -> tuple[int, int]:
+    """How far the masks by position let row 0 look: before which key, and from which on."""
     first = problem.whole[3] - problem.whole[2]
+    ahead, behind = FAR, -FAR
     for part in conjuncts(problem):
         if isinstance(part, Causal):
-            yield (first if part.start is None else part.start) + 1, -FAR
+            ahead = min(ahead, (first if part.start is None else part.start) + 1)
         if isinstance(part, SlidingWindow):
-            yield first + part.width, first - part.width + 1
+            ahead, behind = min(ahead, first + part.width), max(behind, first - part.width + 1)
+    return ahead, behind
 
 
 def spread(seen: Tensor, problem: Problem) -> Tensor:

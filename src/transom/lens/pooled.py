@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from transom.kernels import looking
 from transom.kernels.tiles import BAND_NUMBERS
 from transom.lens.asked import inside, span
 from transom.lens.kept import Kept
@@ -40,6 +41,20 @@ def pooled(kept: Kept, head: int, cells: int, pool: str, window: tuple[slice | N
     place = (inside(batch, "batch", sizes[0]), inside(head, "heads", sizes[1]))
     rows, keys = span(window[0], "queries", sizes[2]), span(window[1], "keys", sizes[3])
     tall, wide = (-(-(last - first) // cells) for first, last in (rows, keys))
+    if kept.zeroed is None and looking.looks(kept.problem, kept.lse):
+        values = looking.pooled(kept.problem, kept.lse, place, (rows, keys), (tall, wide), pool)
+    else:
+        values = in_chunks(kept, place, (rows, keys), (tall, wide), pool)
+    if pool == "mean":
+        values /= sizes_of(rows, tall)[:, None].to(values) * sizes_of(keys, wide)[None].to(values)
+    return Map(values, rows, keys, (tall, wide), pool)
+
+
+def in_chunks(
+    kept: Kept, place: Span, window: tuple[Span, Span], cell: tuple[int, int], pool: str
+) -> Float[Tensor, "rows columns"]:
+    """The sum, or the largest, of each cell, from the weights of a few rows at a time."""
+    (rows, keys), (tall, wide) = window, cell
     values = kept.lse.new_zeros((-(-(rows[1] - rows[0]) // tall), -(-(keys[1] - keys[0]) // wide)))
     for first, last in chunks(rows, tall, max(1, BAND_NUMBERS // (keys[1] - keys[0]))):
         weights = window_weights(kept, place, (first, last), keys)
@@ -49,9 +64,7 @@ def pooled(kept: Kept, head: int, cells: int, pool: str, window: tuple[slice | N
         weights = weights.view(few, tall, values.shape[1], wide)
         part = values[at : at + few]
         part.copy_(torch.maximum(part, weights.amax(dim=(1, 3))) if pool == "max" else part + weights.sum(dim=(1, 3)))
-    if pool == "mean":
-        values /= sizes_of(rows, tall)[:, None].to(values) * sizes_of(keys, wide)[None].to(values)
-    return Map(values, rows, keys, (tall, wide), pool)
+    return values
 
 
 def chunks(rows: Span, tall: int, at_once: int) -> Iterator[Span]:

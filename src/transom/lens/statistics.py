@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from transom.kernels import looking
 from transom.kernels.tiles import bands
 from transom.lens.kept import Kept
 from transom.lens.positions import first_position
@@ -32,6 +33,9 @@ class Top:
 
 def gathered(kept: Kept) -> Statistics:
     """Entropy, peak and mean distance of each row, and what each key received."""
+    if kept.zeroed is None and looking.looks(kept.problem, kept.lse):
+        found = looking.statistics(kept.problem, kept.lse, 0, first_position(kept.problem))
+        return Statistics(found.entropy, found.peak, found.distance, found.received)
     batch, heads, queries, keys = kept.problem.whole
     entropy, peak, distance = (kept.lse.new_zeros((batch, heads, queries)) for _ in range(3))
     # Summed in float64: many small weights meet in one column.
@@ -58,6 +62,9 @@ def strongest(kept: Kept, k: int) -> Top:
     """The k strongest keys of each row; of equal ones, any."""
     batch, heads, queries, keys = kept.problem.whole
     k = min(k, keys)
+    if k <= looking.MOST and kept.zeroed is None and looking.looks(kept.problem, kept.lse):
+        found = looking.statistics(kept.problem, kept.lse, k, first_position(kept.problem))
+        return Top(found.top_weights, found.top_keys, found.top_weights.sum(dim=-1))
     logs_found = kept.lse.new_full((batch, heads, queries, k), -torch.inf)
     places = torch.full((batch, heads, queries, k), -1, dtype=torch.long, device=logs_found.device)
     for band in bands(kept.problem):

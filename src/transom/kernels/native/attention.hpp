@@ -12,6 +12,7 @@ struct Attention {
     float scale;
     float softcap;  // 0: none
 
+    int64_t start;  // the position of row 0 among the keys, for distances
     int64_t ahead, behind;  // row i sees keys from i + behind on, and before i + ahead
     const uint8_t* real;  // per key, 0: nobody may look at it
     int64_t real_strides[2];  // batch, head

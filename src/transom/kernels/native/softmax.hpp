@@ -21,7 +21,7 @@ static Sums weigh(const Strip& strip, Lanes base) {
     Sums sums;
     Lanes away{};
     if (LOOK) {
-        int64_t position = strip.top() + strip.head.of.keys - strip.head.of.queries - strip.first;
+        int64_t position = strip.top() + strip.head.of.start - strip.first;
         away = __builtin_convertvector(lane_numbers(), Lanes) + (float)position;
     }
 #pragma GCC unroll 2
