@@ -15,6 +15,7 @@ from transom.layers.norms import Norm
 from transom.names import Misfit
 
 Vectors = Float[Tensor, "batch token d_model"]
+Anywhere = Float[Tensor, "*any d_model"]  # the equation of a block is the same for every vector
 Part = Callable[[Tensor], Tensor]
 
 
@@ -49,7 +50,7 @@ class Arrangement(nn.Module):
                 self.add_module(f"norm_{place}", norm(self.d_model))
         self.dropout = Dropout(dropout)
 
-    def arranged(self, x: Vectors, attention: Part, cross: Part | None, feed_forward: Part) -> Vectors:
+    def arranged(self, x: Anywhere, attention: Part, cross: Part | None, feed_forward: Part) -> Anywhere:
         """The block's equation; the parts come with their masks, caches and dropout, `cross` is None without one."""
         raise NotImplementedError
 
@@ -113,7 +114,7 @@ class Arrangement(nn.Module):
 class PostNorm(Arrangement):
     """LayerNorm(x + Part(x)) around each part: the paper (Vaswani et al. 2017, section 3.1)."""
 
-    def arranged(self, x: Vectors, attention: Part, cross: Part | None, feed_forward: Part) -> Vectors:
+    def arranged(self, x: Anywhere, attention: Part, cross: Part | None, feed_forward: Part) -> Anywhere:
         x = self.norm_attention(x + attention(x))
         if cross is not None:
             x = self.norm_cross(x + cross(x))
@@ -123,7 +124,7 @@ class PostNorm(Arrangement):
 class PreNorm(Arrangement):
     """x + Part(LayerNorm(x)) around each part, and one norm after the last block (Xiong et al. 2020, figure 1b)."""
 
-    def arranged(self, x: Vectors, attention: Part, cross: Part | None, feed_forward: Part) -> Vectors:
+    def arranged(self, x: Anywhere, attention: Part, cross: Part | None, feed_forward: Part) -> Anywhere:
         x = x + attention(self.norm_attention(x))
         if cross is not None:
             x = x + cross(self.norm_cross(x))
@@ -143,7 +144,7 @@ class NoSkip(Arrangement):
 
     normed = ("feed_forward",)
 
-    def arranged(self, x: Vectors, attention: Part, cross: Part | None, feed_forward: Part) -> Vectors:
+    def arranged(self, x: Anywhere, attention: Part, cross: Part | None, feed_forward: Part) -> Anywhere:
         A = attention(x)
         if cross is not None:
             A = A + cross(A)

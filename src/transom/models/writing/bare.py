@@ -14,7 +14,9 @@ PACKED = 2**18  # numbers; smaller matrices gain nothing by being packed
 
 
 def bare(module: nn.Module) -> Map:
-    """The module's function of its parameters, for the kinds known here; any other module is called as it is."""
+    """The module's function of its parameters, of vectors in rows; a module of another kind is called as it is, with
+    the rows as the tokens of one sequence.
+    """
     if type(module) is Projection:
         weight, bias = module.weight, module.bias
         return lambda x: F.linear(x, weight, bias)
@@ -24,7 +26,7 @@ def bare(module: nn.Module) -> Map:
     if type(module) is FeedForward:
         first, second, activation = bare(module.W_1), bare(module.W_2), module.activation
         return lambda x: second(activation(first(x)))
-    return module
+    return lambda x: module(x[None])[0]
 
 
 def joined(layer: MultiHeadAttention) -> Map:
@@ -42,12 +44,12 @@ def joined(layer: MultiHeadAttention) -> Map:
 def unembedded(parameter: Tensor, rows: int) -> Map:
     """x · each token's vector: the largest product of a step.
 
-    For several rows on a CPU it is done by oneDNN with the matrix laid out for it once, which gives the same numbers
-    in little more than half the time.
+    On a CPU it is done by oneDNN with the matrix laid out for it once, which gives the same numbers in little more than
+    half the time.
     """
     known = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     fits = parameter.device.type == "cpu" and parameter.dtype == torch.float32 and parameter.numel() >= PACKED
-    if rows == 1 or not (known and fits) or torch.is_autocast_enabled("cpu"):
+    if not (known and fits) or torch.is_autocast_enabled("cpu"):
         return lambda x: F.linear(x, parameter)
     product = torch.ops.mkldnn._linear_pointwise.default
     packed = torch.ops.mkldnn._reorder_linear_weight.default(parameter.detach(), rows)

@@ -1,4 +1,4 @@
-"""Steps that do not go through the layers' forward passes: the same parameters and the same fused kernel, unchecked.
+"""Steps that do not go through the layers' forward passes: the same parameters and equations, unchecked.
 
 The layers check what comes, and keep keys and values for every row of a batch; at every token and layer that takes
 longer than the arithmetic. Here the rows of one prompt (the beams of a search) lie side by side, as queries over common
@@ -48,10 +48,10 @@ class QuickSteps:
         self.blocks: list[Callable[[Tensor], Tensor]] = []
         for block, kept in zip(cast("Iterable[Arrangement]", self.stack.blocks), cache.blocks, strict=True):
             K, V = (kept.own.held[name][:, :, : cache.length] for name in ("keys", "values"))
-            own, cross = OwnPast(block.attention, K, V, self.rows), None
+            own, cross = OwnPast(block.attention, K, V, self.rows, self.beams), None
             self.parts.append(own)
             if block.cross is not None and kept.cross.held is not None:
-                cross = Source(block.cross, *kept.cross.held, mask)
+                cross = Source(block.cross, *kept.cross.held, mask, self.rows)
                 self.parts.append(cross)
             self.blocks.append(arranged(block, own, cross))
         return logits
@@ -64,10 +64,10 @@ class QuickSteps:
                 part.keep(kept)
         rows.step()
         x = F.embedding(tokens.view(rows.entries, rows.times), embedding.vectors) * embedding.scale
-        x = embedding.positions.embedded(x, rows.at())
+        x = embedding.positions.embedded(x, rows.at()).flatten(0, 1)
         for block in self.blocks:
             x = block(x)
-        return self.logits(self.closing(x).flatten(0, 1))
+        return self.logits(self.closing(x))
 
     def select(self, rows: Int[Tensor, " batch"], entries: Int[Tensor, " any"] | None = None) -> None:
         self.rows.select(rows, entries)

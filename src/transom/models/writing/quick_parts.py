@@ -10,45 +10,49 @@ from transom.layers import MultiHeadAttention
 from transom.models.writing.bare import bare, joined
 from transom.models.writing.rows import Rows
 
-Vectors = Float[Tensor, "batch token d_model"]
-ROOM = 32  # for new keys and values; doubled when it is full
+Vectors = Float[Tensor, "rows d_model"]
+Queries = Float[Tensor, "batch heads token d_head"]
+Mask = Float[Tensor, "#batch #heads #token keys"]
+ROOM = 32  # steps of new keys and values; doubled when it is full
 
 
 class OwnPast:
     """One self-attention, with the keys and values of all that was written."""
 
-    def __init__(self, layer: MultiHeadAttention, K: Tensor, V: Tensor, rows: Rows) -> None:
+    def __init__(self, layer: MultiHeadAttention, K: Tensor, V: Tensor, rows: Rows, beams: int) -> None:
         self.heads, self.kv_heads, self.d_head = layer.heads, layer.kv_heads, layer.d_head
         self.project, self.close = joined(layer), bare(layer.W_O)
         self.positions = layer.positions if layer.positions.enters == "attention" else None
         self.rows, self.length = rows, K.shape[2]
-        # Keys and values side by side, so that they are written by one copy: (batch, 2 · kv_heads, room, d_head).
-        self.held = K.new_empty((len(K), 2 * self.kv_heads, self.length + ROOM, self.d_head))
-        self.held[:, : self.kv_heads, : self.length], self.held[:, self.kv_heads :, : self.length] = K, V
+        # Keys and values of all prompts and heads in two stacks, written by one copy and multiplied as they lie.
+        self.held = K.new_empty((2, len(K) * self.kv_heads, self.length + ROOM * beams, self.d_head))
+        for held, given in zip(self.held, (K, V), strict=True):
+            held[:, : self.length] = given.flatten(0, 1)
 
     def __call__(self, x: Vectors) -> Vectors:
-        batch, token = x.shape[:2]
+        entries, times = self.rows.entries, self.rows.times
         heads, kv_heads = self.heads, self.kv_heads
-        folded = self.project(x).view(batch, token, heads + 2 * kv_heads, self.d_head).transpose(1, 2)
+        folded = self.project(x).view(entries, times, heads + 2 * kv_heads, self.d_head).transpose(1, 2)
         if self.positions is not None:
             turned = self.positions.turned(folded[:, : heads + kv_heads], self.rows.here)
             folded = torch.cat([turned, folded[:, heads + kv_heads :]], dim=1)
         self.write(folded.narrow(1, heads, 2 * kv_heads))
-        held = self.held.narrow(2, 0, self.length)
-        K, V = held.narrow(1, 0, kv_heads), held.narrow(1, kv_heads, kv_heads)
+        K, V = self.held.narrow(2, 0, self.length).unbind()
         return self.close(attended(folded.narrow(1, 0, heads), K, V, self.mask()))
 
     def write(self, new: Float[Tensor, "batch heads token d_head"]) -> None:
-        """Put new keys and values behind the others."""
-        length = self.length + new.shape[2]
+        """Put new keys and values, the ones behind the others in each entry, behind those that are held."""
+        entries, _, token, d_head = new.shape
+        length = self.length + token
         if length > self.held.shape[2]:
-            room = self.held.new_empty((*self.held.shape[:2], 2 * length, self.d_head))
+            room = self.held.new_empty((*self.held.shape[:2], 2 * length, d_head))
             room[:, :, : self.length] = self.held[:, :, : self.length]
             self.held = room
-        self.held.narrow(2, self.length, new.shape[2]).copy_(new)
+        place = self.held.narrow(2, self.length, token).view(2, entries, self.kv_heads, token, d_head)
+        place.copy_(new.unflatten(1, (2, self.kv_heads)).transpose(0, 1))
         self.length = length
 
-    def mask(self) -> Float[Tensor, "#batch #heads #token keys"] | None:
+    def mask(self) -> Mask | None:
         """What is added to the scores: −∞ where a row may not look, and what the positions say."""
         allowed = self.rows.allowed()
         bias = None if self.positions is None else self.positions.bias(self.held.device)
@@ -60,35 +64,49 @@ class OwnPast:
         return added if allowed is None else added + allowed
 
     def select(self, entries: Int[Tensor, " any"]) -> None:
-        self.held = self.held[entries]
+        self.held = self.held.unflatten(1, (-1, self.kv_heads))[:, entries].flatten(1, 2)
 
     def keep(self, kept: Int[Tensor, "batch keys"]) -> None:
         """Go on with these keys and values alone."""
-        places = kept[:, None, :, None].expand(-1, self.held.shape[1], -1, self.d_head)
+        places = kept.repeat_interleave(self.kv_heads, dim=0)[None, :, :, None].expand(2, -1, -1, self.d_head)
         self.held, self.length = self.held.gather(2, places), kept.shape[1]
 
 
 class Source:
     """One cross-attention, with the keys and values of its source."""
 
-    def __init__(self, layer: MultiHeadAttention, K: Tensor, V: Tensor, mask: Tensor | None) -> None:
-        self.heads, self.d_head = layer.heads, layer.d_head
+    def __init__(self, layer: MultiHeadAttention, K: Tensor, V: Tensor, mask: Tensor | None, rows: Rows) -> None:
+        self.heads, self.kv_heads, self.d_head = layer.heads, layer.kv_heads, layer.d_head
         self.project, self.close = bare(layer.W_Q), bare(layer.W_O)
-        self.K, self.V, self.mask = K, V, mask
+        self.held, self.mask, self.rows = torch.stack([K, V]).flatten(1, 2), mask, rows
 
     def __call__(self, x: Vectors) -> Vectors:
-        Q = self.project(x).view(x.shape[0], x.shape[1], self.heads, self.d_head).transpose(1, 2)
-        return self.close(attended(Q, self.K, self.V, self.mask))
+        Q = self.project(x).view(self.rows.entries, self.rows.times, self.heads, self.d_head).transpose(1, 2)
+        K, V = self.held.unbind()
+        return self.close(attended(Q, K, V, self.mask))
 
     def keep(self, kept: Int[Tensor, "batch keys"]) -> None:
         """A source stays whole."""
 
     def select(self, entries: Int[Tensor, " any"]) -> None:
-        self.K, self.V = self.K[entries], self.V[entries]
+        self.held = self.held.unflatten(1, (-1, self.kv_heads))[:, entries].flatten(1, 2)
         self.mask = None if self.mask is None else self.mask[entries]
 
 
-def attended(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Float[Tensor, "batch token any"]:
-    """What the heads found, side by side."""
-    shared = Q.shape[1] != K.shape[1]
-    return F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, enable_gqa=shared).transpose(1, 2).flatten(2)
+def attended(
+    Q: Queries, K: Float[Tensor, "any keys d_head"], V: Float[Tensor, "any keys d_head"], mask: Mask | None
+) -> Float[Tensor, "rows d_out"]:
+    """What the heads found, side by side; K and V hold the heads of one prompt behind those of another."""
+    entries, heads, times, d_head = Q.shape
+    if Q.device.type != "cpu" or Q.dtype not in (torch.float32, torch.float64):
+        K, V = (held.unflatten(0, (entries, -1)) for held in (K, V))
+        found = F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, enable_gqa=heads != K.shape[1])
+        return found.transpose(1, 2).reshape(entries * times, heads * d_head)
+    # A few queries over a short past: two small products take less time than the fused kernel needs to begin. Heads
+    # that share keys are queries of one product.
+    queries = Q.reshape(len(K), heads * entries // len(K) * times, d_head)
+    scores = torch.baddbmm(Q.new_empty(()), queries, K.mT, beta=0, alpha=d_head**-0.5)
+    if mask is not None:
+        scores.view(entries, heads, times, K.shape[1]).add_(mask)
+    found = torch.bmm(scores.softmax(dim=2), V).view(entries, heads, times, d_head)
+    return found.transpose(1, 2).reshape(entries * times, heads * d_head)

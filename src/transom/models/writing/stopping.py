@@ -30,7 +30,10 @@ class Stopping:
 
     def finished(self, tokens: Int[Tensor, " batch"], so_far: Int[Tensor, "batch token"]) -> Bool[Tensor, " batch"]:
         """Which rows end with these tokens; `so_far` has them at its end."""
-        ended = tokens == self.ends if len(self.ends) == 1 else torch.isin(tokens, self.ends)
+        if len(self.ends) == 0:
+            ended = torch.zeros_like(tokens, dtype=torch.bool)
+        else:  # one is compared with more quickly than several
+            ended = tokens == self.ends if len(self.ends) == 1 else torch.isin(tokens, self.ends)
         return ended | self.stopped(so_far) if self.stops else ended
 
     def stopped(self, so_far: Int[Tensor, "batch token"]) -> Bool[Tensor, " batch"]:
