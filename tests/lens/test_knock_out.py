@@ -209,6 +209,22 @@ def test_knock_outs_add_up_and_what_is_seen_is_what_is_left():
     assert all(sight.receipt().holds for sight in trace)
 
 
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("keep", ["qkv", "statistics"])
+def test_what_is_left_is_saved_and_loaded(keep, how, tmp_path):
+    model = Stack(Plain(is_causal=True), nn.Sequential(Plain()))
+    asked = [transom.lens.Edge(None, 1, [0, 3], 0, 2), transom.lens.Edge(1, 0, None, 1)]
+    with transom.knock_out(model, edges=asked, how=how), transom.watch(model, keep=keep) as trace:
+        model(X)
+    trace.save(tmp_path / "run.safetensors")
+    again = transom.Trace.load(tmp_path / "run.safetensors")
+    for one, other in zip(trace, again, strict=True):
+        assert other.receipt().holds
+        assert torch.equal(one.entropy(), other.entropy())
+        assert torch.equal(one.received(), other.received())
+        assert keep == "statistics" or torch.equal(one.weights(), other.weights())
+
+
 def test_a_window_of_layers_and_nothing_else():
     model = Stack(*(Plain(is_causal=True) for _ in range(5)))
     with transom.watch(model) as before:

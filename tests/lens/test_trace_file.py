@@ -132,7 +132,7 @@ def test_a_mask_of_ones_own_is_told_when_saving(tmp_path, own_errors):
         trace.save(tmp_path / "run.safetensors")
     assert str(caught.value) == (
         "a trace file holds masks and biases of Both, Either, Causal, SlidingWindow, SameDocument, Padding, Given,"
-        " GivenBias, DistanceBias, TableBias, but this one is a Odd; give a bool or float tensor to the"
+        " Without, GivenBias, DistanceBias, TableBias, but this one is a Odd; give a bool or float tensor to the"
         " attention instead"
     )
     assert not list(tmp_path.iterdir())
@@ -224,8 +224,8 @@ HOSTILE = {
     "mask of no kind": (
         "plain",
         first(mask={"kind": "__import__"}),
-        "expected one of Both, Either, Causal, SlidingWindow, SameDocument, Padding, Given, but got {'kind':"
-        " '__import__'}",
+        "expected one of Both, Either, Causal, SlidingWindow, SameDocument, Padding, Given, Without, but got"
+        " {'kind': '__import__'}",
     ),
     "mask with more": (
         "plain",
@@ -247,6 +247,21 @@ HOSTILE = {
         "plain",
         first(mask={"kind": "Padding", "real": "0"}),
         "expected torch.bool with 2 axes, but got torch.float32 (3, 2, 5, 7)",
+    ),
+    "edges of no axes": (
+        "plain",
+        first(mask={"kind": "Without", "boxes": [[None, [1]]]}),
+        "edges are boxes of four axes, but got [[None, [1]]]",
+    ),
+    "edges that are no numbers": (
+        "plain",
+        first(zeroed={"kind": "Without", "boxes": [[None, None, None, "all"]]}),
+        "places of an axis are numbers, but got 'all'",
+    ),
+    "edges that are not there": (
+        "plain",
+        first(zeroed={"kind": "Without", "boxes": [[None, [2], None, None]]}),
+        "an edge is cut at heads (2,), but there are heads=2; count from 0",
     ),
     "bias of no kind": (
         "plain",

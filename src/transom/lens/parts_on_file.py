@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from transom.equations.biases import Bias, DistanceBias, GivenBias, TableBias
+from transom.equations.edges import Box, Without
 from transom.equations.masks import Both, Causal, Either, Given, Mask, Padding, SameDocument, SlidingWindow
 from transom.kernels.checks import broadcastable
 from transom.names import Misfit, spelled
 
 Whole = tuple[int, int, int, int]
 MASKS: dict[str, type[Mask]] = {
-    kind.__name__: kind for kind in (Both, Either, Causal, SlidingWindow, SameDocument, Padding, Given)
+    kind.__name__: kind for kind in (Both, Either, Causal, SlidingWindow, SameDocument, Padding, Given, Without)
 }
 BIASES: dict[str, type[Bias]] = {kind.__name__: kind for kind in (GivenBias, DistanceBias, TableBias)}
 DEEPEST = 50  # masks within masks
@@ -50,12 +51,31 @@ def mask_from(data: object, tensor: Callable[[object], Tensor], whole: Whole, de
         return Causal(None if given["start"] is None else whole_number(given["start"], -(2**40)))
     if kind is SlidingWindow:
         return SlidingWindow(whole_number(given["width"], 1))
+    if kind is Without:
+        return without_from(given["boxes"], whole)
     held = tensor(next(iter(given.values())))
     if kind is Given:
         return Given(of_dtype(broadcastable("a mask", held, whole, held.device), torch.bool, 4))
     mask = kind(of_dtype(held, torch.bool if kind is Padding else torch.int64, 2))  # pyright: ignore[reportCallIssue]
     mask.check(whole, held.device)
     return mask
+
+
+def without_from(boxes: object, whole: Whole) -> Without:
+    """Edges that were cut out, as long as they are edges of an attention of that size."""
+    if not isinstance(boxes, list) or not all(isinstance(box, list) and len(box) == 4 for box in boxes):
+        raise Misfit(f"edges are boxes of four axes, but got {boxes!r:.60}")
+    mask = Without(tuple(Box(*(places_from(places) for places in box)) for box in boxes))
+    mask.check(whole, torch.device("cpu"))
+    return mask
+
+
+def places_from(places: object) -> tuple[int, ...] | None:
+    if places is None:
+        return None
+    if not isinstance(places, list):
+        raise Misfit(f"places of an axis are numbers, but got {places!r:.60}")
+    return tuple(whole_number(place, 0) for place in places)
 
 
 def bias_from(data: object, tensor: Callable[[object], Tensor], whole: Whole) -> Bias:

@@ -47,6 +47,7 @@ class SightOnFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     mask: dict[str, Any] | None = None
     bias: dict[str, Any] | None = None
     unproved: str = ""
+    zeroed: dict[str, Any] | None = None  # as a mask: where weights were set to 0 after the softmax
     keys: tuple[int, int] | None = None  # where K and V hold those of other steps too: the first, and how many
     fixed: bool = False  # whether they are those of a cache of fixed size
     proof: tuple[str, str] | None = None  # of a Glance: difference and tolerance; JSON has no infinity
@@ -132,6 +133,7 @@ def told(name: str, sight: Sight, place: Placed) -> SightOnFile:
         mask=None if one.mask is None else plain(one.mask, place),
         bias=None if one.bias is None else plain(one.bias, place),
         unproved=sight.unproved,
+        zeroed=None if sight.zeroed is None else plain(sight.zeroed, place),
         keys=None if sight.stretch is None else (sight.stretch.first, sight.stretch.keys),
         fixed=sight.stretch is not None and sight.stretch.strand.fixed,
     )
@@ -236,7 +238,8 @@ def sight(one: SightOnFile, tensors: Tensors) -> Sight:
     if joined is None:
         check_shape("output", found.get("output"), (*whole[:3], V.shape[3]))
         output = tensors.as_dtype(found["output"], dtype)
-    made = Sight(problem, output, found["lse"], joined, one.unproved)
+    zeroed = None if one.zeroed is None else mask_from(one.zeroed, tensors, whole)
+    made = Sight(problem, output, found["lse"], joined, one.unproved, zeroed)
     made.stretch = None if strand is None else strand.stretch(problem, first)
     return made
 
