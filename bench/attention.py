@@ -41,7 +41,7 @@ def sight(shape: tuple[int, ...], causal: bool) -> Work:
     Q, K, V = tensors(shape)
 
     def work() -> object:
-        found = transom.sight(Q, K, V, causal=causal)
+        found = transom.sight(Q, K, V, at_once=True, causal=causal)
         return found.statistics, found.top(8)
 
     return work

@@ -138,9 +138,10 @@ def test_a_map_is_made_of_the_weights(cell, pool, name, instructions):
 def test_a_sight_looks_natively_and_says_the_same(monkeypatch):
     qkv = tensors()
     found = {}
-    for engine in ("torch", "auto"):
+    for engine, at_once in (("torch", True), ("auto", False), ("auto", True)):
         monkeypatch.setenv("TRANSOM_ENGINE", engine)
-        sight = transom.sight(*qkv, causal=True)
+        sight = transom.sight(*qkv, at_once=at_once, causal=True)
+        assert (sight.eight is not None) == (at_once and engine == "auto")
         top = sight.top(5)
         maps = [sight.map(2, cells=17, pool=pool).values for pool in ("max", "mean")]
         found[engine] = (
@@ -152,8 +153,9 @@ def test_a_sight_looks_natively_and_says_the_same(monkeypatch):
             top.mass,
             *maps,
         )
-    for mine, its in zip(*found.values(), strict=True):
-        assert torch.allclose(mine, its, atol=1e-5)
+    for expected, *others in zip(*found.values(), strict=True):
+        for one in others:
+            assert torch.allclose(one, expected, atol=1e-5)
 
 
 def test_where_the_log_sum_exp_is_too_coarse_torch_looks(monkeypatch):

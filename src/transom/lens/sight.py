@@ -8,17 +8,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transom.equations.blocks import Block
-from transom.kernels import torch_engine
+from transom.kernels import engines, looking
 from transom.kernels.problem import put
 from transom.lens.asked import Asked, places
 from transom.lens.kept import Kept
 from transom.lens.pooled import Map, pooled
-from transom.lens.positions import check_distance
+from transom.lens.positions import check_distance, first_position
 from transom.lens.receipt import Receipt, checked
-from transom.lens.statistics import Statistics, Top, gathered, strongest
+from transom.lens.statistics import Statistics, Top, first_of, gathered, strongest
 from transom.names import Drawable, Misfit, spelled
 
 AXES = ("batch", "heads", "queries", "keys")
+EIGHT = 8  # as many keys as top() lists unless told otherwise
 
 
 class Sight(Kept, Drawable):
@@ -26,6 +27,8 @@ class Sight(Kept, Drawable):
 
     Weights are those before dropout. Nothing of size queries × keys is made unless it is asked for.
     """
+
+    eight: Top | None = None  # the strongest keys of each row, where they were found along with the output
 
     @property
     def Q(self) -> Float[Tensor, "batch heads queries d_head"]:
@@ -77,6 +80,8 @@ class Sight(Kept, Drawable):
         """The k strongest keys of each row: `.weights`, `.keys`, and the `.mass` they cover."""
         if k < 1:
             raise Misfit(f"top needs k of 1 or more, but got {k}; top(8) lists the eight strongest keys of each row")
+        if self.eight is not None and k <= EIGHT:
+            return first_of(self.eight, min(k, self.K.shape[2]))
         with torch.no_grad():
             return strongest(self, k)
 
@@ -117,7 +122,18 @@ class Sight(Kept, Drawable):
         return found[tuple(0 if isinstance(one, int) else slice(None) for one in axes)]
 
 
-def sight(Q: Tensor, K: Tensor, V: Tensor, **same: object) -> Sight:
-    """The same attention as `attend(Q, K, V, …)`, kept for looking; `sight.output` is what `attend` gives."""
+def sight(Q: Tensor, K: Tensor, V: Tensor, at_once: bool = False, **same: object) -> Sight:
+    """The same attention as `attend(Q, K, V, …)`, kept for looking; `sight.output` is what `attend` gives.
+
+    at_once   entropy, peak, distance, received and the eight strongest keys are found along with the output: for little
+              more than the output alone where the native engine runs. The output then sends no gradient back.
+    """
     problem = put(Q, K, V, **same)  # pyright: ignore[reportArgumentType]
-    return Sight(problem, *torch_engine.solve(problem))
+    if not at_once or not looking.looks(problem):
+        return Sight(problem, *engines.solve(problem))
+    with torch.no_grad():
+        output, lse, found = looking.solved(problem, EIGHT, first_position(problem))
+    seen = Sight(problem, output, lse)
+    seen.statistics = Statistics(found.entropy, found.peak, found.distance, found.received)
+    seen.eight = Top(found.top_weights, found.top_keys, found.top_weights.sum(dim=-1))
+    return seen

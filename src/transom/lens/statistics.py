@@ -75,3 +75,9 @@ def strongest(kept: Kept, k: int) -> Top:
         places[rows] = at + int(band.key_positions()[0, 0]) if found else at
     weights = logs_found.exp()
     return Top(weights, places.masked_fill(logs_found == -torch.inf, -1), weights.sum(dim=-1))
+
+
+def first_of(top: Top, k: int) -> Top:
+    """The first k of more."""
+    weights = top.weights[..., :k]
+    return Top(weights, top.keys[..., :k], weights.sum(dim=-1))
