@@ -3,15 +3,18 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from transom.names import Misfit
 
+if TYPE_CHECKING:
+    from transom.serve.studio import Studio
+
 
 def run(
-    trace: Annotated[Path | None, typer.Argument(metavar="[TRACE]", help="A file that trace.save wrote.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A trace, a replay or a lesson.")] = None,
     model: Annotated[
         str | None,
         typer.Option("--model", help="A folder, or a local Hugging Face id; else English to French."),
@@ -22,7 +25,7 @@ def run(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in a browser.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="The address as JSON.")] = False,
 ) -> None:
-    """A page to look around inside attention, on this machine only: type a text, or open a trace.
+    """A page to look around inside attention, on this machine only: type a text, or open a file.
 
     Example: transom serve run.safetensors
     """
@@ -33,22 +36,40 @@ def run(
             f"--host {host} would let other machines in; add --allow-remote if that is meant, and give the address with"
             " its token only to those who may"
         )
-    if trace is not None and model is not None:
-        raise Misfit("a trace and a model came, but one thing is opened at a time; leave one of them out")
-    serve(opened_studio(trace, model), host, port, lambda address: tell(address, browser, as_json))
+    serve(opened_studio(file, model), host, port, lambda address: tell(address, browser, as_json))
 
 
-def opened_studio(trace: Path | None, model: str | None):
-    """What the page shows: a trace, or a model to run."""
+def opened_studio(file: Path | None, model: str | None) -> "Studio":
+    """What the page shows: a trace, or a model to run, with a lesson or a replay beside it."""
     from transom.serve.studio import Studio
 
-    if trace is not None:
+    if file is not None and file.suffix != ".toml" and not is_replay(file):
         import transom
 
-        return Studio(trace=transom.Trace.load(trace), name=trace.name)
+        return Studio(trace=transom.Trace.load(file), name=file.name)
     from transom.cli.any_model import opened
 
-    return Studio(model=opened(model))
+    runs = opened(model)
+    if file is None:
+        return Studio(model=runs)
+    if file.suffix == ".toml":
+        from transom.lessons import read
+
+        return Studio(model=runs, lesson=read(file))
+    from transom.lens.replay import Replay
+
+    return Studio(model=runs, replay=Replay.load(file))
+
+
+def is_replay(file: Path) -> bool:
+    """Whether a file says that it is a replay; all else is taken for a trace, which tells what is wrong with it."""
+    from transom.files.headers import header
+    from transom.lens.replay_file import FORMAT
+
+    try:
+        return header(file, 2**24).get("__metadata__", {}).get("format") == FORMAT
+    except (OSError, Misfit, AttributeError):
+        return False
 
 
 def tell(address: str, browser: bool, as_json: bool) -> None:

@@ -86,6 +86,13 @@ class AskEffects(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     count: Annotated[int, msgspec.Meta(ge=1, le=24)] = 8
 
 
+class AskFrames(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One head of a replay."""
+
+    name: Name
+    head: Place = 0
+
+
 def from_query(kind: type[Asked], given: list[tuple[str, str]]) -> Asked:
     """The fields of a query string."""
     known = {field.name for field in msgspec.structs.fields(kind)}

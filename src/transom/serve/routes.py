@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from transom.serve import asking, tiles
+from transom.serve import asking, learning, tiles
 from transom.serve.cache import Answer, Cache
 from transom.serve.fields import (
     AskEffects,
+    AskFrames,
     AskKnockOut,
     AskPicture,
     AskRun,
@@ -170,9 +171,38 @@ async def trace_file(desk: Desk, request: "Request") -> Answer:
     return Answer(body, headers={"Content-Disposition": f'attachment; filename="run-{run.number}.safetensors"'})
 
 
+async def glossary(desk: Desk, request: "Request") -> Answer:
+    return as_json(learning.glossary())
+
+
+async def lessons(desk: Desk, request: "Request") -> Answer:
+    return as_json(await desk.done(request, lambda job: learning.lesson_list(desk.studio.lesson)))
+
+
+async def one_lesson(desk: Desk, request: "Request") -> Answer:
+    number = request.path_params["number"]
+    return await desk.kept(
+        request, ("lesson", number), lambda job: as_json(learning.lesson(number, desk.studio.lesson))
+    )
+
+
+async def replay(desk: Desk, request: "Request") -> Answer:
+    return as_json(learning.replay(desk.studio.replay))
+
+
+async def replayed(desk: Desk, request: "Request") -> Answer:
+    asked = from_query(AskFrames, request.query_params.multi_items())
+    return as_json(await desk.done(request, lambda job: learning.frames(desk.studio.replay, asked.name, asked.head)))
+
+
 RUN = "/api/runs/{run}"
 ONE = RUN + "/{attention:int}"
 ROUTES = (
+    Route("GET", "/api/glossary", glossary, "the words of attention in plain words"),
+    Route("GET", "/api/lessons", lessons, "the lessons by number"),
+    Route("GET", "/api/lessons/{number:int}", one_lesson, "a lesson page by page, with every step as a picture"),
+    Route("GET", "/api/replay", replay, "what was recorded of a training: words, heads, updates, the loss"),
+    Route("GET", "/api/replay/frames", replayed, "one head's weights at every recorded update"),
     Route("GET", "/api/state", state, "what is open: the model, and the runs so far"),
     Route("POST", "/api/runs", start_run, "a text through the model; answers with the run"),
     Route("GET", RUN, one_run, "one run: its words, what was likely, and its attentions"),

@@ -10,6 +10,8 @@ from transom.names import Misfit
 if TYPE_CHECKING:
     from transom.lens import Sight, Trace
     from transom.lens.pyramid import Pyramid
+    from transom.lens.replay import Replay
+    from transom.lessons import Lesson
 
 MOST_RUNS = 8
 MOST_PYRAMIDS = 8
@@ -68,10 +70,17 @@ def attention_told(trace: "Trace", index: int) -> dict[str, Any]:
 
 
 class Studio:
-    """A model, if one is open, and the runs; a file's trace is the first of them."""
+    """A model, if one is open, and the runs (a trace is the first of them); a lesson or a replay may be open too."""
 
-    def __init__(self, model: Any = None, trace: "Trace | None" = None, name: str = "") -> None:
-        self.model = model
+    def __init__(
+        self,
+        model: Any = None,
+        trace: "Trace | None" = None,
+        lesson: "Lesson | None" = None,
+        replay: "Replay | None" = None,
+        name: str = "",
+    ) -> None:
+        self.model, self.lesson, self.replay = model, lesson, replay
         self.name = name or (model.name if model is not None else "a trace")
         self.runs: OrderedDict[str, Run] = OrderedDict()
         self.count = 0
@@ -128,7 +137,8 @@ class Studio:
     def told(self) -> dict[str, Any]:
         """What is open, as JSON."""
         model = None if self.model is None else {"name": self.model.name, "kind": self.model.kind}
-        return {"name": self.name, "model": model, "runs": [summary(run) for run in self.runs.values()]}
+        opened = {"lesson": self.lesson is not None, "replay": self.replay is not None}
+        return {"name": self.name, "model": model, **opened, "runs": [summary(run) for run in self.runs.values()]}
 
 
 def summary(run: Run) -> dict[str, Any]:

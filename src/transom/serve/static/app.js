@@ -11,13 +11,19 @@ import "./see.js";
 import "./walk.js";
 import "./map.js";
 import "./heads.js";
+import "./learn.js";
+import "./learning.js";
 
 const VIEWS = {
   see: ["See", "transom-see"],
   walk: ["Walk", "transom-walk"],
   map: ["Map", "transom-map"],
   heads: ["Heads", "transom-heads"],
+  learn: ["Learn", "transom-learn"],
+  learning: ["Learning", "transom-learning"],
 };
+
+const ALONE = new Set(["learn", "learning"]); // views that need no run
 
 function tabs() {
   const list = document.getElementById("tabs");
@@ -39,9 +45,10 @@ function show() {
     tab.setAttribute("aria-selected", chosen);
     tab.tabIndex = chosen ? 0 : -1;
   }
+  document.body.classList.toggle("alone", ALONE.has(state.now.view));
   const view = document.getElementById("view");
   view.setAttribute("aria-labelledby", `tab-${state.now.view}`);
-  view.replaceChildren(open.run ? document.createElement(VIEWS[state.now.view][1]) : make("p", { class: "hint" }, "Nothing has been run yet: write a sentence above, and look."));
+  view.replaceChildren(open.run || ALONE.has(state.now.view) ? document.createElement(VIEWS[state.now.view][1]) : make("p", { class: "hint" }, "Nothing has been run yet: write a sentence above, and look."));
 }
 
 // Take over a run: what the address asks for, as far as the run has it.
@@ -68,6 +75,8 @@ async function begin() {
   tabs();
   state.on(["view", "opened"], show);
   open.studio = await get("/api/state");
+  document.getElementById("tab-learning").hidden = !open.studio.replay;
+  if (!location.hash && (open.studio.replay || open.studio.lesson)) state.set({ view: open.studio.replay ? "learning" : "learn" });
   document.title = `Transom: ${open.studio.name}`;
   state.dispatchEvent(new CustomEvent("change", { detail: new Set(["studio"]) }));
   const runs = open.studio.runs.map((run) => run.run);

@@ -11,7 +11,7 @@ class Choose extends HTMLElement {
   disconnectedCallback() { this.off(); }
 
   show() {
-    if (!open.run || state.now.view === "heads") { this.replaceChildren(); return; }
+    if (!open.run || !["see", "walk", "map"].includes(state.now.view)) { this.replaceChildren(); return; }
     const groups = Object.groupBy(open.run.attentions, (one) => one.role);
     const select = make("select", { id: "attention", onchange: (event) => this.choose(Number(event.target.value)) },
       Object.entries(groups).map(([role, listed]) => make("optgroup", { label: ROLES[role] },

@@ -28,9 +28,10 @@ class AttentionMap extends HTMLElement {
     this.logs = make("input", { type: "checkbox", id: "logs", onchange: () => this.ask() });
     this.find = make("input", { id: "find", size: 12, placeholder: "a token", oninput: () => this.search() });
     this.found = make("ul", { class: "list", "aria-label": "Places" });
+    this.against = make("select", { "aria-label": "Compare with", onchange: () => this.again() });
     const button = (label, title, act) => make("button", { "aria-label": title, title, onclick: act }, label);
     this.replaceChildren(make("div", { class: "card" }, make("div", { class: "row" }, button("+", "Zoom in", () => this.zoom(2)), button("−", "Zoom out", () => this.zoom(0.5)), button("all", "The whole map", () => this.whole()), this.pool,
-      make("label", {}, this.sink, " ", make("dfn", { "data-word": "sink" }, "first token"), " shown"), make("label", {}, this.logs, " log scale")), this.waiting,
+      make("label", {}, this.sink, " ", make("dfn", { "data-word": "sink" }, "first token"), " shown"), make("label", {}, this.logs, " log scale"), make("label", {}, "less run ", this.against)), this.waiting,
       make("div", { class: "beside" }, make("div", {}, this.canvas, this.said), make("div", {}, make("label", { for: "find" }, "Find "), this.find, make("h2", {}, "Strongest arrows"), this.found))));
     this.listen();
   }
@@ -82,9 +83,16 @@ class AttentionMap extends HTMLElement {
     else [this.x, this.y, this.scale] = [state.now.x, state.now.y, state.now.zoom];
     if (this.of !== undefined && this.of !== `${this.rows} ${this.keys}`) this.whole();
     this.of = `${this.rows} ${this.keys}`;
+    this.runs();
     this.strongest();
     await this.overview();
     this.ask();
+  }
+
+  // The other runs, to see what is different here.
+  async runs() {
+    const listed = (await attempt(() => get("/api/state")))?.runs.filter((one) => one.run !== state.now.run) ?? [], now = this.against.value;
+    this.against.replaceChildren(make("option", { value: "" }, "none"), ...listed.map((one) => make("option", { value: one.run, selected: one.run === now }, `${one.run}: ${(one.text ?? "a trace").slice(0, 40)}`)));
   }
 
   async overview() {
@@ -164,7 +172,7 @@ class AttentionMap extends HTMLElement {
     const { run, attention: index, head } = state.now, { signal } = this.leaving;
     this.tiles.set(name, {});
     try {
-      const found = await tile(`/api/runs/${run}/${index}/tile`, { head, level, row, column, pool: this.pool.value, sink: this.sink.checked }, signal);
+      const found = await tile(`/api/runs/${run}/${index}/tile`, { head, level, row, column, pool: this.pool.value, sink: this.sink.checked, against: this.against.value || null }, signal);
       if (signal.aborted) return;
       this.tiles.set(name, { ...found, image: new Map() });
       if (this.tiles.size > MOST_TILES) this.tiles.delete(this.tiles.keys().next().value);
@@ -174,12 +182,12 @@ class AttentionMap extends HTMLElement {
 
   // A tile as pixels, once for each way of colouring.
   imaged(found) {
-    const logs = this.logs.checked;
+    const logs = this.logs.checked, signed = Boolean(this.against.value), colours = signed ? SIGNED : COLOURS;
     if (found.image.has(logs)) return found.image.get(logs);
     const [rows, columns] = found.shape, image = new OffscreenCanvas(columns, rows), pen = image.getContext("2d"), pixels = pen.createImageData(columns, rows);
     found.numbers.forEach((value, i) => {
-      const share = logs ? clamp(1 + Math.log10(Math.max(value, 1e-6)) / 6, 0, 1) : clamp(value, 0, 1) ** 0.6, at = Math.round(share * 255);
-      pixels.data.set([COLOURS[3 * at], COLOURS[3 * at + 1], COLOURS[3 * at + 2], 255], 4 * i);
+      const share = signed ? (clamp(value, -1, 1) + 1) / 2 : logs ? clamp(1 + Math.log10(Math.max(value, 1e-6)) / 6, 0, 1) : clamp(value, 0, 1) ** 0.6, at = Math.round(share * 255);
+      pixels.data.set([colours[3 * at], colours[3 * at + 1], colours[3 * at + 2], 255], 4 * i);
     });
     pen.putImageData(pixels, 0, 0);
     found.image.set(logs, image);
@@ -261,7 +269,7 @@ class AttentionMap extends HTMLElement {
   list(places) { this.found.replaceChildren(...places.map(([row, key, words]) => make("li", {}, make("button", { onclick: () => this.go(row, key) }, words)))); }
 }
 
-const COLOURS = table(false);
+const COLOURS = table(false), SIGNED = table(true);
 const clamp = (value, low, high) => Math.min(Math.max(value, low), Math.max(low, high));
 const distance = (one, other) => Math.hypot(one.offsetX - other.offsetX, one.offsetY - other.offsetY);
 

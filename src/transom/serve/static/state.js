@@ -1,7 +1,7 @@
 // What is looked at, shared by all parts of the page and written into its address, so that a link leads back to it.
 
-const KEPT = ["view", "run", "attention", "head", "row", "key", "x", "y", "zoom", "step", "measure"];
-const NUMBERS = new Set(["attention", "head", "row", "key", "x", "y", "zoom", "step"]);
+const KEPT = ["view", "run", "attention", "head", "row", "key", "x", "y", "zoom", "step", "measure", "lesson"];
+const NUMBERS = new Set(["attention", "head", "row", "key", "x", "y", "zoom", "step", "lesson"]);
 
 class State extends EventTarget {
   constructor() {

@@ -1,9 +1,9 @@
 // <transom-walk>: attention a step at a time, every number in view, the arithmetic of any cell, scores to edit by hand.
 
 import { get } from "./api.js";
-import { cell as coloured } from "./colours.js";
-import { attempt, attention, calm, say, state } from "./state.js";
-import { make, number, shown } from "./words.js";
+import { grid } from "./grid.js";
+import { attempt, calm, say, state } from "./state.js";
+import { make, shown } from "./words.js";
 
 const ROW_PAUSE = 700;
 
@@ -39,41 +39,14 @@ class Walk extends HTMLElement {
       make("button", { "aria-pressed": Boolean(this.timer), onclick: () => (this.timer ? this.stop() : this.play()) }, this.timer ? "Pause" : "Play"),
       make("span", { class: "hint" }, `step ${this.step + 1} of ${this.panels.length}`),
       this.edits.size ? make("button", { onclick: () => { this.edits.clear(); this.show(); } }, "Undo my changes") : null);
-    this.grid = this.table(panel);
+    this.grid = grid(panel, (i, j) => this.open(panel, i, j), (i, j) => (panel.edits && this.edits.has(`${i},${j}`) ? "edited" : ""));
     this.replaceChildren(make("div", { class: "card" }, moves, make("h2", {}, panel.title), panel.equation ? make("p", { class: "sum" }, panel.equation) : null,
       this.edits.size ? make("p", { class: "note" }, "With the scores that you changed; the model's own come back with Undo.") : null,
       make("div", { class: "scroll" }, this.grid), this.sum, ...this.picture.notes.map((note) => make("p", { class: "hint" }, note)), make("p", { class: "hint" }, this.picture.source?.receipt ?? "")));
   }
 
-  table(panel) {
-    const low = panel.heat?.low ?? 0, high = panel.heat?.high ?? 1, diverging = panel.heat?.colours === "diverging";
-    return make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, panel.down || ""), ...panel.columns.map((column) => make("th", { scope: "col" }, shown(String(column)))))),
-      make("tbody", {}, panel.values.map((row, i) => make("tr", {}, make("th", { scope: "row" }, shown(String(panel.rows[i]))),
-        ...row.map((value, j) => this.cell(panel, value, i, j, { low, high, diverging }))))));
-  }
-
-  cell(panel, value, i, j, heat) {
-    const real = Number.isFinite(value);
-    const td = make("td", { class: `cell${this.edits.has(`${i},${j}`) && panel.edits ? " edited" : ""}`, tabindex: i === 0 && j === 0 ? 0 : -1, "data-at": `${i},${j}` }, real ? number(value, panel.digits ?? 4) : "masked");
-    if (real) { const { background, ink } = coloured((value - heat.low) / (heat.high - heat.low || 1), heat.diverging); td.style.background = background; td.style.color = ink; }
-    td.addEventListener("click", () => this.open(panel, i, j));
-    td.addEventListener("keydown", (event) => this.pressed(event, panel, i, j));
-    return td;
-  }
-
-  pressed(event, panel, i, j) {
-    const move = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
-    if (move) {
-      event.preventDefault();
-      const next = this.grid.querySelector(`[data-at="${i + move[0]},${j + move[1]}"]`);
-      if (next) { event.target.tabIndex = -1; next.tabIndex = 0; next.focus(); say(`row ${shown(String(panel.rows[i + move[0]]))}, column ${shown(String(panel.columns[j + move[1]]))}, ${next.textContent}`); }
-    } else if (event.key === "Enter" || event.key === " ") { event.preventDefault(); this.open(panel, i, j); }
-  }
-
   // The arithmetic of a cell; in the scores, a field to change it.
   open(panel, i, j) {
-    this.grid.querySelectorAll(".lit").forEach((one) => one.classList.remove("lit"));
-    this.grid.querySelector(`[data-at="${i},${j}"]`).classList.add("lit");
     const place = `row ${shown(String(panel.rows[i]))}, column ${shown(String(panel.columns[j]))}: `;
     this.sum.replaceChildren(make("strong", {}, place), panel.opens?.[i]?.[j] ?? "");
     if (panel.edits && Number.isFinite(panel.values[i][j])) {
