@@ -26,7 +26,7 @@ def broad(sign: str, mono: bool) -> float:
         return 0.61
     if sign in NARROW:
         return 0.4
-    return 0.95 if sign in BROAD else 0.7 if sign.isupper() else 0.6
+    return 1.02 if sign in BROAD else 0.7 if sign.isupper() else 0.6
 
 
 def short(number: Size) -> str:

@@ -78,7 +78,7 @@ class Grid(msgspec.Struct, frozen=True, tag="grid", kw_only=True):
         tall, wide = -(-len(self.rows) // 40), -(-len(self.columns) // room)
         size = room // max(1, len(self.columns)) if wide == 1 else 1
         longest = max((cells(visible(one)) for one in self.columns), default=1)
-        size = min(longest + 1, 9) if size > 3 else 2 if size > 1 else 1
+        size = min(longest + 1, 9, size) if size > 3 else 2 if size > 1 else 1
         heads = "".join(padded(clipped(visible(one), size - 1), size) for one in self.columns) if size > 3 else ""
         found = [f"{padded(self.corner(), margin)} {heads}".rstrip()] if self.corner() or heads else []
         for first in range(0, len(self.rows), tall):
