@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -108,70 +107,43 @@ def looked() -> Look:
     )
 
 
+def cross(layer: int) -> str:
+    """The path of a layer's cross-attention."""
+    return f"decoder.blocks.{layer}.cross"
+
+
 def most_needed(model: Any, lost: Callable[[], float]) -> tuple[int, int]:
     """The layer and head of cross-attention without which the translation loses most of its log-probability."""
+    from transom.lens import knock_out
+
     found = {}
     for layer, block in enumerate(model.decoder.blocks):
         for head in range(block.cross.heads):
-            with head_off(block.cross, head):
+            with knock_out(model, layer=cross(layer), head=head):
                 found[layer, head] = lost()
     return max(found, key=lambda place: found[place])
-
-
-@contextmanager
-def head_off(attention: Any, head: int) -> Iterator[None]:
-    """Inside, what this head found does not reach W_O."""
-    import torch
-
-    weight, width = attention.W_O.weight, attention.d_value
-    kept = weight.detach().clone()
-    with torch.no_grad():
-        weight[:, head * width : (head + 1) * width] = 0.0
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            weight.copy_(kept)
 
 
 def seen(model: Any, layer: int, act: Callable[[], object]) -> Any:
     """The cross-attention of a layer, kept for looking while `act` runs the model."""
     from transom.lens import watch
 
-    name = f"decoder.blocks.{layer}.cross"
-    with watch(model, layers=name) as trace:
+    with watch(model, layers=cross(layer)) as trace:
         act()
-    return trace[name]
-
-
-@contextmanager
-def arrow_out(model: Any, layer: int, head: int, row: int, column: int) -> Iterator[None]:
-    """Inside, one row of one head may not look at one column: masked before the softmax, the rest shares its weight."""
-    import torch
-
-    attention = model.decoder.blocks[layer].cross
-
-    def hook(module: Any, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        allowed = torch.ones(1, module.heads, given[0].shape[1], given[1].shape[1], dtype=torch.bool)
-        allowed[0, head, row, column] = False
-        return given, {**named, "allowed": allowed}
-
-    handle = attention.register_forward_pre_hook(hook, with_kwargs=True)
-    try:
-        yield
-    finally:
-        handle.remove()
+    return trace[cross(layer)]
 
 
 def strongest_effect(
     model: Any, layer: int, head: int, weights: "Tensor", chances: Callable[[], "Tensor"], written: list[int]
 ) -> tuple[int, int, "Tensor"]:
     """Of each row's strongest arrow, the one whose loss costs its token most; and all chances without it."""
+    from transom.lens import knock_out
+
     before = chances()
     tried = {}
     for row, token in enumerate(written):
         column = int(weights[row].argmax())
-        with arrow_out(model, layer, head, row, column):
+        with knock_out(model, layer=cross(layer), head=head, query=row, key=column):
             after = chances()
         tried[row, column] = (float(before[row, token] - after[row, token]), after)
     (row, column), (_, after) = max(tried.items(), key=lambda one: one[1][0])
