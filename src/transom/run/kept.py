@@ -21,7 +21,7 @@ from transom.run.training import Training
 # What may change between two starts of the same run: how far it goes, how often it is looked at, on what it runs.
 FREE = {"folder", "judge"}
 FREE_OF_TRAIN = {"updates", "epochs", "threads", "wrapping", "report_every", "judge_every", "checkpoint_every"}
-FREE_OF_TRAIN |= {"keep", "average"}
+FREE_OF_TRAIN |= {"keep", "average", "tensorboard"}
 FIXED_OF_TRAIN = set(Train.__struct_fields__) - FREE_OF_TRAIN
 
 
@@ -39,6 +39,7 @@ def state(training: Training) -> dict[str, Any]:
     return {
         "standing": msgspec.to_builtins(training.standing),
         "optimizer": optimizer_settings(training.optimizer),
+        "scale": training.precision.state(),
         "recipe": fixed(msgspec.to_builtins(training.recipe)),
     }
 
@@ -56,6 +57,7 @@ def put_back(training: Training, checkpoint: Checkpoint) -> None:
     restore_model(training.model, checkpoint.tensors["model"])
     moments, groups = checkpoint.tensors["optimizer"], checkpoint.state["optimizer"]
     restore_optimizer(training.model, training.optimizer, moments, groups)
+    training.precision.put_back(checkpoint.state.get("scale", {}))
     standing = checkpoint.state["standing"]
     training.standing = Standing(**{**standing, "place": Place(**standing["place"])})
 

@@ -13,6 +13,7 @@ from transom.models import PRESETS
 from transom.names import Misfit
 from transom.run.optimizers import OPTIMIZERS
 from transom.run.parallel import WRAPPINGS
+from transom.run.precision import PRECISIONS
 from transom.run.schedules import SCHEDULES
 from transom.text.corpora import FORMATS
 from transom.text.kinds import KINDS
@@ -52,6 +53,7 @@ class Vectors(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     file: str
     frozen: bool = False
+    scale: Positive = 1.0
 
 
 class Optimizer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -88,6 +90,7 @@ class Train(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     keep: Some = 3
     average: Some = 1
     patience: Count = 0
+    tensorboard: bool = False
 
 
 class Judge(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -122,7 +125,6 @@ SECTIONS: dict[str, type[Struct]] = {
     "judge": Judge,
 }
 TASK_NAMES = ("translate", "write", "classify")
-PRECISIONS = ("float32", "bfloat16")
 FOUND_OUT = {"vocabulary": "the tokenizer", "labels": "the examples"}  # of [model], never given
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import torch
 
-from transom.run import checkpoint, kept
+from transom.run import checkpoint, kept, precision
 from transom.run.checkpoint import Checkpoints, averaged
+from transom.run.curves import Curves
 from transom.run.journal import Journal
 from transom.run.parallel import World, shared_like
 from transom.run.recipe import Recipe
@@ -15,12 +16,15 @@ from transom.run.task import Measures, Task
 from transom.run.tasks import TASKS
 from transom.run.training import Callback, Training
 
-MODEL, LOG, STEPS = "model", "log.jsonl", "checkpoints"
+MODEL, LOG, STEPS, CURVES = "model", "log.jsonl", "checkpoints", "tensorboard"
 
 
 def train(recipe: Recipe, world: World | None = None, callbacks: Sequence[Callback] = ()) -> Path:
     """Train by a recipe; gives the folder of the model. Stopped at any moment, the same call goes on from there."""
     world = World() if world is None else world
+    precision.check(recipe.train.precision, world.device)
+    if recipe.train.tensorboard and world.leads:
+        callbacks = [*callbacks, Curves(Path(recipe.folder) / CURVES)]
     if recipe.train.threads:
         torch.set_num_threads(recipe.train.threads)
     folder, kept_steps = Path(recipe.folder), max(recipe.train.keep, recipe.train.average)

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +13,7 @@ from transom.models import Model
 from transom.names import Misfit
 from transom.run.optimizers import optimizer, set_rate
 from transom.run.parallel import World
+from transom.run.precision import Precision
 from transom.run.recipe import Recipe
 from transom.run.schedules import SCHEDULES
 from transom.run.seeds import seed_of
@@ -53,6 +53,8 @@ class Training:
 
     def __init__(self, recipe: Recipe, task: Task, world: World, callbacks: Sequence[Callback] = ()) -> None:
         self.recipe, self.task, self.world, self.callbacks = recipe, task, world, callbacks
+        check_together(recipe, world)
+        self.precision = Precision(recipe.train.precision, world.device)
         torch.manual_seed(seed_of(recipe.seed, 0))
         self.model: Model = task.new_model().to(world.device)
         self.wrapped = world.wrapped(self.model, recipe.train.wrapping)
@@ -84,13 +86,13 @@ class Training:
         batches = [self.taken() for _ in range(self.recipe.train.accumulate)]
         targets = int(self.world.summed(sum(batch.counted for batch in batches)))
         self.model.train()
-        loss = self.gradients(batches, targets)
-        norm = self.clipped()
+        loss, norm = self.precision.measured(self.optimizer, lambda: self.gradients(batches, targets), self.clipped)
         self.check_finite(loss, norm)
         place.updates += 1
         rate = self.rate(place.updates)
         set_rate(self.optimizer, rate)
         self.optimizer.step()
+        self.precision.settle()
         self.optimizer.zero_grad(set_to_none=True)
         seconds = time.perf_counter() - begun
         return Step(place.updates, self.updates, place.epoch, loss, rate, norm, targets, seconds)
@@ -106,10 +108,10 @@ class Training:
             # Dropout from the place in the run: a resumed run draws what an uninterrupted one would have.
             torch.manual_seed(seed_of(self.recipe.seed, self.standing.place.updates + 1, number, self.world.rank))
             with self.world.quiet(self.wrapped, number + 1 < len(batches)):
-                with self.precision():
+                with self.precision.lowered():
                     loss, _ = self.world.forward(self.wrapped, self.task.loss, batch)
                 # Processes average their gradients, so each one's share is multiplied up again.
-                (loss * (self.world.size / max(1, targets))).backward()
+                self.precision.backward(loss * (self.world.size / max(1, targets)))
             total += float(loss.detach())
         return float(self.world.summed(total)) / max(1, targets)
 
@@ -140,12 +142,6 @@ class Training:
         share = SCHEDULES[chosen.kind](update, chosen.warmup, self.updates, chosen.final)
         return self.recipe.optimizer.rate * share
 
-    def precision(self) -> AbstractContextManager[object]:
-        wanted = self.recipe.train.precision
-        if wanted == "float32":
-            return nullcontext()
-        return torch.autocast(self.world.device.type, dtype=getattr(torch, wanted))
-
     def judged(self) -> Measures:
         """The model on held-out data; remembers whether it is the best so far."""
         self.model.eval()
@@ -172,10 +168,19 @@ class Training:
         for position in range(batches + 1):
             begun = time.perf_counter()
             batch = self.task.batch(0, position % self.task.batches(0), self.world.part)
-            with self.precision():
+            with self.precision.lowered():
                 loss, _ = self.world.forward(self.wrapped, self.task.loss, batch)
             loss.backward()
             self.optimizer.zero_grad(set_to_none=True)
             seconds.append(time.perf_counter() - begun)
         left = self.updates - self.standing.place.updates
         return left * self.recipe.train.accumulate * sum(seconds[1:]) / batches
+
+
+def check_together(recipe: Recipe, world: World) -> None:
+    """Complain about what does not go together on several processes."""
+    if world.size > 1 and recipe.train.precision == "float16" and recipe.train.wrapping == "fsdp":
+        raise Misfit(
+            "train.precision = 'float16' needs one loss scale for all processes, which train.wrapping = 'fsdp' does not"
+            " keep; use bfloat16, or wrapping = 'ddp'"
+        )
