@@ -9,6 +9,7 @@ from transom.show.look import looked
 from transom.show.panels import Grid, heat
 from transom.show.panels.grid import MASKED
 from transom.show.picture import Picture, Source, Table
+from transom.show.views.one_row import one_row
 from transom.show.worked import steps_in
 
 TOKENS, WIDE = 12, 8  # rows, and columns that are no tokens, that are drawn
@@ -20,6 +21,7 @@ def steps(
     thing: Any,
     *,
     only: Iterable[str] | None = None,
+    row: int | None = None,
     rows: Sequence[int] | None = None,
     digits: int = 4,
     tokens_shown: int = TOKENS,
@@ -33,11 +35,14 @@ def steps(
 
     thing           Steps or a lesson that has them, a Sight, or a Trace
     only            names of the steps to draw
+    row             one token alone, its steps beside each other
     rows            the tokens to draw rows of; unless given, the first twelve
     columns         how many numbers of a vector are drawn; the note says what is left out
     embedding, parameters   what Q, K and V of a Sight were made from, so that their cells open too
     """
     found, source, title = worked(thing, embedding, parameters, where)
+    if row is not None:
+        return one_row(found, row, title, source, digits, columns)
     wanted = None if only is None else list(only)
     for name in wanted or ():
         found[name]  # an unknown name is told with the nearest
