@@ -40,13 +40,19 @@ class BuildNative(build_ext):
         for ext in self.extensions:
             built = Path(self.build_lib) / self.get_ext_filename(ext.name)
             if built.exists():
-                shutil.copyfile(built, Path("src") / self.get_ext_filename(ext.name))
+                put(built, Path("src") / self.get_ext_filename(ext.name))
 
     def get_outputs(self) -> list[str]:
         return [path for path in super().get_outputs() if Path(path).exists()]
 
     def get_output_mapping(self) -> dict[str, str]:
         return {built: source for built, source in super().get_output_mapping().items() if Path(built).exists()}
+
+
+def put(file: Path, target: Path) -> None:
+    """A copy, put in place in one step: written into, a library that some process has loaded would crash it."""
+    shutil.copyfile(file, target.with_suffix(".unfinished"))
+    target.with_suffix(".unfinished").replace(target)
 
 
 def compile_native(instructions: str, target: Path) -> None:

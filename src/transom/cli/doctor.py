@@ -8,7 +8,7 @@ import typer
 
 
 def run(as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False) -> None:
-    """What Transom runs on here: versions, engine, threads, devices.
+    """What Transom runs on here: versions, engine and why it, threads, devices.
 
     Example: transom doctor --json
     """
@@ -17,7 +17,7 @@ def run(as_json: Annotated[bool, typer.Option("--json", help="The same as JSON."
         typer.echo(json.dumps(found, indent=2))
         return
     for name, value in found.items():
-        typer.echo(f"{name:<8} {', '.join(value) if isinstance(value, list) else value}")
+        typer.echo(f"{name:<12} {', '.join(value) if isinstance(value, list) else value}")
 
 
 def findings() -> dict[str, str | int | list[str]]:
@@ -26,6 +26,7 @@ def findings() -> dict[str, str | int | list[str]]:
     import torch
 
     from transom import __version__
+    from transom.kernels import engines
 
     return {
         "transom": __version__,
@@ -33,7 +34,7 @@ def findings() -> dict[str, str | int | list[str]]:
         "torch": torch.__version__,
         "numpy": numpy.__version__,
         "system": f"{platform.system()} {platform.machine()}",
-        "engine": "torch",
+        **engines.told(),
         "threads": torch.get_num_threads(),
         "devices": devices(),
     }

@@ -18,7 +18,7 @@ FEWEST_QUERIES = 8  # below this most lanes of the native engine would idle, and
 
 def wanted() -> str:
     """What TRANSOM_ENGINE says."""
-    name = os.environ.get("TRANSOM_ENGINE") or "torch"
+    name = os.environ.get("TRANSOM_ENGINE") or "auto"
     if name not in ENGINES:
         raise Misfit(f"TRANSOM_ENGINE must be one of {', '.join(ENGINES)}, but it is {name!r}; leave it unset for auto")
     return name
@@ -59,3 +59,15 @@ def slower(problem: Problem) -> str | None:
     if problem.Q.dtype != torch.float32:
         return "half precision, in which torch is as fast"
     return None
+
+
+def told() -> dict[str, str]:
+    """Which engine runs here, with which instructions, and why."""
+    found, name = library.engine(), wanted()
+    asked = f"TRANSOM_ENGINE={name}" if os.environ.get("TRANSOM_ENGINE") else "TRANSOM_ENGINE is not set"
+    if isinstance(found, str):
+        return {"engine": "torch", "instructions": "those of torch", "why": f"there is no native engine: {found}"}
+    if name == "torch":
+        return {"engine": "torch", "instructions": "those of torch", "why": asked}
+    rest = "what it does not do is an error" if name == "native" else "torch for what it does not do, or not faster"
+    return {"engine": "native", "instructions": found.instructions, "why": f"{asked}; {rest}"}

@@ -141,22 +141,23 @@ class Forward {
     }
 
     void tell(const Head& head, const Traveller& one, float* columns) const {
-        float shares[ROWS] = {}, lse[ROWS], nothing[ROWS] = {};
+        float nothing[ROWS] = {};
         int64_t place = head.number() * of.queries + one.rows.first;
-        tell_rows(one.rows, one.running, nothing, place, found, shares, lse);
-        for (int i = 0; i < one.rows.count; i++) {
-            if (found.lse) found.lse[place + i] = lse[i];
-            if (found.k) one.strongest.tell(i, in_log2(lse[i]), place + i, found);
-        }
+        RowFigures figures(one.rows, one.running, nothing);
+        figures.tell(found, place, one.rows.count);
+        if (found.lse) memcpy(found.lse + place, figures.lse, sizeof(float) * one.rows.count);
+        for (int i = 0; found.k && i < one.rows.count; i++)
+            one.strongest.tell(i, in_log2(figures.lse[i]), place + i, found);
         const int64_t* strides = found.output_strides;
         float* output = found.output + head.batch * strides[0] + head.head * strides[1] + one.rows.first * strides[2];
-        unpack(one.mixed, of.d_value, one.rows.count, shares, output, strides[2]);
+        unpack(one.mixed, of.d_value, one.rows.count, figures.share, output, strides[2]);
         if (found.wild && any_wild(one.mixed, of.d_value, one.rows.count)) raise_flag(found.wild);
-        if (columns) tell_columns(head, one, shares, columns);
+        if (columns) tell_columns(head, one, figures, columns);
     }
 
     // The stripe holds weights relative to the maximum known at the time; now the last one and the sum are known.
-    void tell_columns(const Head& head, const Traveller& one, const float* shares, float* columns) const {
+    void tell_columns(const Head& head, const Traveller& one, RowFigures& figures, float* columns) const {
+        std::fill(figures.share + one.rows.count, figures.share + ROWS, 0.0f);  // rows that are not there look nowhere
         for (int64_t b = 0; b < blocks; b++) {
             Spans spans(head, one.rows, b * plan.block, (b + 1) * plan.block);
             const float* then = one.highest_then + b * ROWS;
@@ -164,7 +165,7 @@ class Forward {
             Lanes factor[VECTORS];
             for (int v = 0; v < one.rows.vectors; v++) {
                 Lanes gap = load(then + v * W) - usable(load(one.running.highest + v * W));
-                factor[v] = exp2(gap) * load(shares + v * W);
+                factor[v] = exp2(gap) * load(figures.share + v * W);
             }
             add_columns(one.rows, spans, one.stripe, factor, columns);
         }

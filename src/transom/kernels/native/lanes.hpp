@@ -63,8 +63,13 @@ INLINE Ints counted(std::integer_sequence<int, I...>) {
 INLINE Ints lane_numbers() { return counted(std::make_integer_sequence<int, W>{}); }
 
 // The larger of both; a NaN in b stays, a NaN in a gives b.
+#if defined(__AVX512F__)
+INLINE Lanes larger(Lanes a, Lanes b) { return (Lanes)_mm512_max_ps((__m512)a, (__m512)b); }
+INLINE Lanes smaller(Lanes a, Lanes b) { return (Lanes)_mm512_min_ps((__m512)a, (__m512)b); }
+#else
 INLINE Lanes larger(Lanes a, Lanes b) { return a > b ? a : b; }
 INLINE Lanes smaller(Lanes a, Lanes b) { return a < b ? a : b; }
+#endif
 INLINE Lanes at_least(Lanes x, float bound) { return larger(all(bound), x); }
 
 INLINE Lanes choose(Ints mask, Lanes yes, Lanes no) { return mask ? yes : no; }
@@ -112,6 +117,24 @@ INLINE Lanes exp2(Lanes t) {
     Ints exponent = (as_ints(shifted) - as_ints(rounder) + 127) << 23;
     return p * as_lanes(exponent);
 #endif
+}
+
+// The natural logarithm of positive numbers that are not denormal (after Cephes' logf); relative error 1e-7.
+INLINE Lanes log(Lanes x) {
+    Ints bits = as_ints(x) - 0x3f3504f3;  // √½: what is left of x lies between it and √2
+    Lanes exponent = __builtin_convertvector(bits >> 23, Lanes);
+    Lanes r = as_lanes((bits & 0x007fffff) + 0x3f3504f3) - 1.0f, square = r * r;
+    Lanes p = all(7.0376836292e-2f);
+    p = p * r - 1.1514610310e-1f;
+    p = p * r + 1.1676998740e-1f;
+    p = p * r - 1.2420140846e-1f;
+    p = p * r + 1.4249322787e-1f;
+    p = p * r - 1.6668057665e-1f;
+    p = p * r + 2.0000714765e-1f;
+    p = p * r - 2.4999993993e-1f;
+    p = p * r + 3.3333331174e-1f;
+    Lanes rest = p * r * square - 2.12194440e-4f * exponent - 0.5f * square;
+    return choose(x == x, 0.693359375f * exponent + (r + rest), x);
 }
 
 // tanh: a polynomial near 0, where (e − 1) / (e + 1) would lose digits (after Cephes' tanhf).

@@ -14,7 +14,7 @@ namespace transom {
 template <int R, int N>
 INLINE void score_tile(const float* K, int64_t stride, const float* queries, int64_t d, float* S, Lanes* highest) {
     Lanes sum[R][N] = {};
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int64_t k = 0; k < d; k++) {
         Lanes q[N];
 #pragma GCC unroll 3
@@ -67,7 +67,7 @@ INLINE void mix_tile(const float* V, int64_t stride, const float* P, float* O, i
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 3
         for (int v = 0; v < N; v++) sum[r][v] = load(O + r * ROWS + v * W);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int64_t j = 0; j < keys; j++) {
         Lanes p[N];
 #pragma GCC unroll 3

@@ -72,35 +72,35 @@ struct Running {
     }
 };
 
-// One row's figures from its sums, whose weights are relative to `base`; the largest of them is 2^most. A row that may
-// look nowhere has none of anything, and a log-sum-exp of −∞.
+// What is told of each row, from sums that are relative to `running.highest`; the largest of its weights is 2^most. A row
+// that may look nowhere has none of anything, and a log-sum-exp of −∞. All are [ROWS].
 struct RowFigures {
-    float lse, share, entropy, peak, distance;
+    float lse[ROWS], share[ROWS], entropy[ROWS], peak[ROWS], distance[ROWS];
 
-    RowFigures(float base, float most, float total, float spread, float away) {
-        bool looks = total != 0.0f;
-        double log_total = looks ? std::log(total) : 0.0f, inverse = looks ? 1.0 / total : 0.0;
-        lse = !looks ? NEVER : base == -FLT_MAX ? base : (float)(base * LN_2 + log_total);
-        share = (float)inverse;
-        entropy = (float)std::fmax(log_total - LN_2 * spread * inverse, 0.0);
-        peak = most == 0.0f ? share : (float)(std::exp2(most) * inverse);
-        distance = (float)(away * inverse);
+    RowFigures(const Rows& rows, const Running& running, const float* most) {
+        for (int v = 0; v < rows.vectors; v++) {
+            int at = v * W;
+            Lanes base = load(running.highest + at), total = load(running.total + at);
+            Ints looks = total != 0.0f;
+            Lanes log_total = log(choose(looks, total, all(1.0f))), inverse = choose(looks, 1.0f / total, Lanes{});
+            Lanes sum = choose(base == -FLT_MAX, base, base * (float)LN_2 + log_total);
+            store(lse + at, choose(looks, sum, all(NEVER)));
+            store(share + at, inverse);
+            store(entropy + at, at_least(log_total - (float)LN_2 * load(running.spread + at) * inverse, 0.0f));
+            store(peak + at, exp2(load(most + at)) * inverse);
+            store(distance + at, load(running.away + at) * inverse);
+        }
+    }
+
+    void tell(const Found& found, int64_t place, int count) const {
+        auto copied = [&](const float* from, float* to) {
+            if (to) memcpy(to + place, from, sizeof(float) * count);
+        };
+        copied(entropy, found.entropy);
+        copied(peak, found.peak);
+        copied(distance, found.distance);
     }
 };
-
-// The same for a block of rows: `most` and the sums are [ROWS].
-static void tell_rows(
-    const Rows& rows, const Running& running, const float* most, int64_t place, const Found& found, float* shares,
-    float* lse
-) {
-    for (int i = 0; i < rows.count; i++) {
-        RowFigures row(running.highest[i], most[i], running.total[i], running.spread[i], running.away[i]);
-        shares[i] = row.share, lse[i] = row.lse;
-        if (found.entropy) found.entropy[place + i] = row.entropy;
-        if (found.peak) found.peak[place + i] = row.peak;
-        if (found.distance) found.distance[place + i] = row.distance;
-    }
-}
 
 // A log-sum-exp in units of log 2; of a row that may look nowhere, one that makes every weight 0.
 INLINE float in_log2(float lse) { return lse == NEVER ? 1e30f : (float)std::fmax(lse / LN_2, -FLT_MAX); }

@@ -61,8 +61,7 @@ class Statistics {
         }
         for (int64_t j = rows.from / LOOKED_AT * LOOKED_AT; j < rows.to; j += LOOKED_AT)
             pass(head, rows, Spans(head, rows, j, j + LOOKED_AT), queries, S - j * ROWS, running, strongest, most, columns);
-        float shares[ROWS], lse[ROWS];
-        tell_rows(rows, running, most, place, found, shares, lse);
+        RowFigures(rows, running, most).tell(found, place, rows.count);
         for (int i = 0; found.k && i < rows.count; i++) strongest.tell(i, running.highest[i], place + i, found);
     }
 

@@ -10,6 +10,7 @@ namespace transom {
 constexpr int MOST = 32;
 constexpr int64_t NOBODY = INT64_MIN;
 typedef int64_t Eight __attribute__((vector_size(64)));
+typedef int32_t EightInts __attribute__((vector_size(32)));
 
 // Score and key in one number that sorts by score, and of equal scores puts the first key first.
 INLINE int64_t ranked(float score, int64_t key) {
@@ -73,33 +74,59 @@ class Strongest {
     // Go through the scores of one vector of rows.
     void look(const Strip& strip) {
         float* floors = floor + strip.v * W;
-        Lanes bound = larger(load(floors), just_below(lower_bound(strip)));
-        store(floors, bound);
-        for (int64_t j = strip.first; j < strip.last; j++) {
-            uint32_t passed = above(load(strip.at(j)), bound);
-            if (!passed) continue;
-            for (; passed; passed &= passed - 1) {
-                int lane = __builtin_ctz(passed), row = strip.v * W + lane;
-                insert(list(row), ranked(strip.at(j)[lane], j));
-                int64_t last = list(row)[k - 1];
-                if (last != NOBODY) floors[lane] = std::max(floors[lane], score_of(last));
-            }
-            bound = load(floors);
+        store(floors, larger(load(floors), just_below(lower_bound(strip))));
+        int32_t passed[AT_ONCE * W + W];
+        for (int64_t j = strip.first; j < strip.last; j += AT_ONCE) {
+            int count = 0, keys = (int)std::min<int64_t>(AT_ONCE, strip.last - j);
+            Lanes bound = load(floors);
+            for (int i = 0; i < keys; i++) count = note(load(strip.at(j + i)), bound, i * W, passed, count);
+            for (int n = 0; n < count; n++) admit(strip, j + passed[n] / W, passed[n] % W, floors);
         }
     }
 
     // Weights and keys of one row, strongest first, given its log-sum-exp in units of log 2; 0 and −1 where there are none.
     void tell(int row, float lse2, int64_t place, const Found& found) const {
         float scores[MOST + W];
-        for (int64_t n = 0; n < width; n++) scores[n] = list(row)[n] == NOBODY ? NEVER : score_of(list(row)[n]);
+        int64_t keys[MOST];
+        for (int64_t n = 0; n < width; n += 8) {
+            Eight ranks;
+            memcpy(&ranks, list(row) + n, sizeof ranks);
+            Eight places = ranks == NOBODY ? Eight{} - 1 : ~ranks & 0xffffffff;
+            EightInts ordered = __builtin_convertvector(ranks >> 32, EightInts);
+            EightInts bits = ordered ^ ((ordered >> 31) & 0x7fffffff);
+            bits = ordered == INT32_MIN ? EightInts{} + (int32_t)0xff800000 : bits;  // nobody: −∞
+            memcpy(keys + n, &places, sizeof places);
+            memcpy(scores + n, &bits, sizeof bits);
+        }
         for (int64_t n = 0; n < k; n += W) store_few(found.top_weights + place * k + n, exp2(load(scores + n) - lse2), k - n);
-        for (int64_t n = 0; n < k; n++) found.top_keys[place * k + n] = list(row)[n] == NOBODY ? -1 : key_of(list(row)[n]);
+        memcpy(found.top_keys + place * k, keys, sizeof(int64_t) * k);
     }
 
   private:
     int64_t k = 0, width = 0;
     float* floor = nullptr;
     int64_t* lists = nullptr;
+
+    static constexpr int AT_ONCE = 32;  // keys gone through before the floor is looked at again
+
+    // Append number + lane for every lane of x above the bound, without a branch where there are instructions for it.
+    INLINE int note(Lanes x, Lanes bound, int number, int32_t* to, int count) {
+        uint32_t lanes = above(x, bound);
+#if defined(__AVX512F__)
+        __m512i numbers = (__m512i)(lane_numbers() + number);
+        _mm512_storeu_si512(to + count, _mm512_maskz_compress_epi32((__mmask16)lanes, numbers));
+        return count + __builtin_popcount(lanes);
+#else
+        for (; lanes; lanes &= lanes - 1) to[count++] = number + __builtin_ctz(lanes);
+        return count;
+#endif
+    }
+
+    void admit(const Strip& strip, int64_t key, int lane, float* floors) {
+        int64_t* ranks = list(strip.v * W + lane);
+        insert(ranks, ranked(strip.at(key)[lane], key));
+        if (ranks[k - 1] != NOBODY) floors[lane] = std::max(floors[lane], score_of(ranks[k - 1]));
+    }
 
     static int64_t width_for(int64_t k) { return (k + 7) / 8 * 8; }
     int64_t* list(int row) const { return lists + row * (8 + width) + 8; }
