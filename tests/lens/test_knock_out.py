@@ -1,15 +1,19 @@
 """A model without an edge is what float64 loops make of it; other rows keep their bits; nothing fails in silence."""
 
+import threading
+
 import pytest
 import torch
 from knocked import by_hand, gone, without
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from watched import Plain, Stack
 
 import transom
 from transom import Misfit
 from transom.lens.ear import EAR
 from transom.lens.interception import INSTALLED
+from transom.models import Decoder, DecoderConfig
 
 torch.manual_seed(31)
 X, SOURCE = torch.randn(3, 5, 14), torch.randn(3, 11, 14)
@@ -260,6 +264,77 @@ def test_other_models_in_the_block_are_left_alone():
 
 def other_heads(other):
     return torch.nn.functional.scaled_dot_product_attention(*other.folded(X)).detach()
+
+
+CONTEXTS = {"inference": torch.inference_mode, "half precision": lambda: torch.autocast("cpu", dtype=torch.bfloat16)}
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_without_gradients_and_in_mixed_precision(context):
+    model = Stack(Plain(is_causal=True), Plain())
+    with torch.no_grad(), CONTEXTS[context]():
+        plain = model(X)
+        with transom.knock_out(model, 1, 0, 2, 1), transom.watch(model) as trace:
+            found = model(X)
+        touched = (found != plain).any(dim=-1)
+    assert touched[:, 2].all()
+    assert touched.sum() == 3
+    assert all(sight.receipt().holds for sight in trace)
+
+
+def test_a_knock_out_holds_for_its_own_thread():
+    model, found = Plain(), []
+    plain = model(X)
+    with transom.knock_out(model, head=0):
+        other = threading.Thread(target=lambda: found.append(model(X)))
+        other.start()
+        other.join()
+        model(X)
+    assert torch.equal(found[0], plain)
+
+
+def test_what_is_computed_again_for_gradients_is_knocked_out_again():
+    model, x = Stack(Plain(), Plain(is_causal=True)), X.clone().requires_grad_()
+    with transom.knock_out(model, 1, 0, 2, 1, how="after"):
+        (again,) = torch.autograd.grad(checkpoint(model, x, use_reentrant=False).square().sum(), x)
+        (once,) = torch.autograd.grad(model(x).square().sum(), x)
+    assert torch.allclose(again, once, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_compiled_attention_cannot_be_cut_and_says_so(own_errors):
+    model = Stack(Plain(), Plain())
+    compiled = torch.compile(model, backend="aot_eager")
+    with torch.no_grad(), pytest.raises(Misfit) as error, transom.knock_out(compiled, head=1):
+        compiled(X)
+    assert str(error.value) == (
+        "edges of 'compiled[0]' were to be knocked out, but it is compiled; knock them out of the model as it was"
+        " before torch.compile, which has the same parameters"
+    )
+
+
+def test_gradients_through_dropout_cannot_follow_an_edge_cut_after_the_softmax(own_errors):
+    model = Plain(dropout_p=0.3)
+    with pytest.raises(Misfit) as error, transom.knock_out(model, head=1, how="after"):
+        model(X)
+    assert str(error.value) == (
+        "gradients through the dropout of Plain cannot follow an edge knocked out after the softmax; call model.eval(),"
+        ' or use how="before"'
+    )
+
+
+def test_positions_of_transoms_own_writing_are_those_of_the_whole_text():
+    torch.manual_seed(3)
+    model = Decoder(DecoderConfig(vocabulary=19, d_model=14, heads=2, d_hidden=23, layers=2)).eval()
+    asked = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": None}
+    start = torch.randint(3, 19, (1, 4))
+    edges = [(1, head, query, key) for head in (0, 1) for query in range(4, 8) for key in (0, 1, 2, 3)]
+    with torch.no_grad(), transom.knock_out(model, edges=edges):
+        written = model.generate(start, **asked)
+    with torch.no_grad(), transom.knock_out(model, edges=edges):
+        for length in range(5, 9):
+            assert model(written[:, :length])[0, -1].argmax() == written[0, length]
+    assert written.shape == (1, 9)
 
 
 # What is asked for, and what is said of it.

@@ -48,7 +48,8 @@ def cut_dropped(output: Tensor, one: Heard, run: Callable[[], Tensor], state: Te
         EAR.to_cut = None
     if EAR.was_cut is None:
         raise Misfit(
-            "edges were to be knocked out of an attention with dropout, but its softmax was not seen; call model.eval()"
+            f"edges were to be knocked out of attention with dropout in {running()}, but its softmax was not seen; call"
+            " model.eval()"
         )
     shown = output.reshape((*one.problem.whole[:3], one.problem.V.shape[3]))
     return described(replace(one, output=shown), EAR.was_cut), output
@@ -81,15 +82,6 @@ def weights_again(weights: Tensor, one: Heard, cut: Cut) -> Tensor:
     return torch.where(touched[..., None], shown, weights)
 
 
-def refuse_compiled(one: Heard) -> None:
-    """Complain if edges are to be cut out of a fused kernel that runs on its own, where gradients cannot follow."""
-    if EAR.cut(Outline.of(one.problem)) is not None:
-        raise Misfit(
-            "edges cannot be knocked out of compiled attention; knock them out of the model as it was before"
-            " torch.compile, which has the same parameters"
-        )
-
-
 def softmax_to_cut(x: Tensor) -> tuple[Tensor, Cut, int] | None:
     """Scores as (batch, heads, queries, columns), what to cut out of them, and how many of the columns are keys."""
     if EAR.to_cut is not None:
@@ -116,11 +108,16 @@ def softmax_cut(x: Tensor, run: Callable[[Tensor], Tensor], differentiable: bool
     # Below autograd, its formula goes by the weights that come out: right for edges cut before, wrong for those after.
     if cut.after and not differentiable and x.requires_grad and torch.is_grad_enabled():
         raise Misfit(
-            "gradients through dropout cannot follow an edge knocked out after the softmax; call model.eval(), or use"
-            ' how="before"'
+            f"gradients through the dropout of {running()} cannot follow an edge knocked out after the softmax; call"
+            ' model.eval(), or use how="before"'
         )
     with exactly(), EAR.within():
         weights, EAR.was_cut = cut_softmax(
             scores, lambda kept: run(kept.reshape(x.shape)).reshape(scores.shape), cut, keys
         )
     return weights.reshape(x.shape)
+
+
+def running() -> str:
+    """The innermost module, for an error."""
+    return type(EAR.modules[-1]).__name__ if EAR.modules else "no module"

@@ -36,10 +36,11 @@ class Outline:
     mask: Mask | None = None
     bias: Bias | None = None
     scores: Tensor | None = None  # where they are held whole, masks and all
+    compiled: bool = False  # whether gradients would not follow a change of what it gives
 
     @classmethod
-    def of(cls, problem: Problem) -> "Outline":
-        return cls(problem.whole, problem.mask, problem.bias)
+    def of(cls, problem: Problem, compiled: bool = False) -> "Outline":
+        return cls(problem.whole, problem.mask, problem.bias, compiled=compiled)
 
 
 @runtime_checkable

@@ -23,9 +23,9 @@ from transom.kernels.problem import Problem
 from transom.lens import heard
 from transom.lens.by_hand import of_multihead
 from transom.lens.cut import Cut, described
-from transom.lens.cutting import cut_native, cut_sdpa, recut, refuse_compiled, softmax_cut
+from transom.lens.cutting import cut_native, cut_sdpa, recut, softmax_cut
 from transom.lens.eager import looks_like_attention, of_interface, of_softmax, wrapped_interface
-from transom.lens.ear import EAR, Cutter, Watcher, real
+from transom.lens.ear import EAR, Cutter, Outline, Watcher, real
 from transom.lens.heard import Heard
 
 SDPA = "scaled_dot_product_attention"
@@ -80,7 +80,7 @@ def overheard_flash(kernel: Any) -> Callable[..., Any]:
                 EAR.inside.append(lse)
             else:
                 if EAR.cutters:
-                    refuse_compiled(heard.of_flash(output, lse, *given, **named))
+                    EAR.cut(Outline.of(heard.of_flash(output, lse, *given, **named).problem, compiled=True))
                 EAR.tell(lambda: heard.of_flash(output, lse, *given, **named))
         return output, lse
 

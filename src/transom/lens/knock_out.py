@@ -79,6 +79,11 @@ class Knocker:
         boxes = tuple(box for box in found if box is not None)
         if not boxes:
             return None
+        if outline.compiled:
+            raise Misfit(
+                f"edges of {name!r} were to be knocked out, but it is compiled; knock them out of the model as it was"
+                " before torch.compile, which has the same parameters"
+            )
         return Cut(before=boxes) if self.how == "before" else Cut(after=boxes)
 
     def box(self, edge: Edge, record: Record, outline: Outline, firsts: tuple[int, int]) -> Box | None:
