@@ -52,6 +52,7 @@ class AskText extends HTMLElement {
   async reveal() {
     if (this.of === open.run.run) return;
     this.of = open.run.run;
+    const kept = state.now.row;
     if (open.run.text) this.text.value = open.run.text;
     this.output.replaceChildren();
     const words = open.run.written.length ? open.run.written : [];
@@ -60,10 +61,10 @@ class AskText extends HTMLElement {
       const one = make("span", { class: "new" }, word.startsWith("<") ? "" : word);
       this.output.lastElementChild?.classList.remove("new");
       this.output.append(one);
-      if (!calm()) { state.set({ row }); await new Promise((done) => setTimeout(done, PAUSE)); }
+      if (!calm() && kept === null) { state.set({ row }); await new Promise((done) => setTimeout(done, PAUSE)); }
     }
     this.output.lastElementChild?.classList.remove("new");
-    state.set({ row: null });
+    state.set({ row: kept });
     this.likely();
   }
 

@@ -10,8 +10,14 @@ function between(points, share) {
 
 export const table = (diverging) => Uint8Array.from({ length: 256 * 3 }, (_, i) => between(diverging ? DIVERGING : CIVIDIS, Math.floor(i / 3) / 255)[i % 3]);
 
+// Black or white, whichever stands out more (WCAG's contrast ratio).
+export function inkOn(colour) {
+  const [r, g, b] = colour.map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+  const light = 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  return (light + 0.05) / 0.05 > 1.05 / (light + 0.05) ? "#000000" : "#ffffff";
+}
+
 export function cell(share, diverging = false) {
   const [r, g, b] = between(diverging ? DIVERGING : CIVIDIS, share);
-  const light = (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
-  return { background: `rgb(${r} ${g} ${b})`, ink: light > 0.45 ? "#101418" : "#ffffff" };
+  return { background: `rgb(${r} ${g} ${b})`, ink: inkOn([r, g, b]) };
 }
