@@ -59,3 +59,20 @@ def test_attention_and_looking_stay_linear(name):
 def test_asking_for_all_weights_would_be_seen():
     Q, K, V = (torch.randn(1, 1, TOKENS, 8) for _ in range(3))
     assert largest(lambda: transom.sight(Q, K, V).weights()) >= TOKENS * TOKENS
+
+
+def test_measuring_heads_and_going_through_layers_stay_linear():
+    count = TOKENS // 2
+    Q, K, V = (torch.randn(1, 1, count, 8) for _ in range(3))
+    trace = transom.Trace()
+    trace.add("a", transom.sight(Q, K, V, causal=True))
+    tokens = (torch.arange(count) % 97)[None]
+    words = [" word" if place % 4 == 0 else "s" for place in range(count)]
+
+    def act():
+        transom.heads(trace, tokens=tokens)
+        transom.rollout(trace, rows=[-1, 5])
+        transom.diff(trace, trace).strongest(3)
+        transom.by_words(trace["a"], 0, words)
+
+    assert largest(act) <= count * count // 4
