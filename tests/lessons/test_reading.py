@@ -110,7 +110,8 @@ BAD = {
     ),
     "mask of other numbers": (
         changed('mask = "none"', "mask = [[1, 0, 0], [1, 2, 0], [1, 1, 1]]"),
-        "mine.toml, line 9: mask must be 1 where a row may look and 0 elsewhere, but got [[1, 0, 0], [1, 2, 0], [1, 1, 1]]",
+        "mine.toml, line 9: mask must be 1 where a row may look and 0 elsewhere, but got"
+        " [[1, 0, 0], [1, 2, 0], [1, 1, 1]]",
     ),
     "mask of another size": (
         changed('mask = "none"', "mask = [[1, 0]]"),
@@ -171,7 +172,8 @@ BAD = {
     ),
     "ragged claim": (
         changed("[0.401, 0.198, 0.401]", "[0.401, [0.198], 0.401]"),
-        "mine.toml, line 21: value must be a number, a row or a matrix, but its rows are not of one length; make them equal",
+        "mine.toml, line 21: value must be a number, a row or a matrix, but its rows are not of one length;"
+        " make them equal",
     ),
     "NaN claimed": (
         changed("[0.401, 0.198, 0.401]", "[nan, 0.198, 0.401]"),
@@ -235,12 +237,13 @@ BAD = {
     ),
     "a table for a list": (
         changed("[[claim]]", "[claim]"),
-        "mine.toml, line 18: claim must be a list of tables, but got {'of': 'weights', 'row': 'a', 'value': […; write [[claim]]",
+        "mine.toml, line 18: claim must be a list of tables, but got"
+        " {'of': 'weights', 'row': 'a', 'value': […; write [[claim]]",
     ),
     "an unknown experiment": (
         changed('title = "A lesson"', 'title = "A lesson"\nexperiment = { name = "retreival" }'),
-        "mine.toml, line 2: name must be one of score_gradient, random_keys, retrieval, parameter_counts, what_is_learned,"
-        " look_ahead, but got 'retreival'; did you mean 'retrieval'?",
+        "mine.toml, line 2: name must be one of score_gradient, random_keys, retrieval, parameter_counts,"
+        " what_is_learned, look_ahead, but got 'retreival'; did you mean 'retrieval'?",
     ),
     "both values": (
         changed("[[1, 2], [3, 4]]", "[[1, 2], [3, 4]]\nV_down = [[1], [1]]"),

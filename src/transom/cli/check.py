@@ -89,7 +89,7 @@ def tell(path: Path, lesson: Any, findings: list[Any], copy: Path | None) -> Non
 def detail(finding: Any) -> str:
     """What is claimed and what is right, of the first wrong entry."""
     if finding.verdict == "no slip":
-        why = "this is right" if finding.first is None else "it is wrong, but not for this cause"
+        why = "this is right" if finding.first is None else "it is wrong for another reason"
         return f": marked as the slip {finding.claim.slip!r}, but {why}"
     if finding.first is None:
         return ""

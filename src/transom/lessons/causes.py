@@ -64,7 +64,7 @@ def cut_off(wrong: Wrong) -> Iterator[str]:
     if not np.isfinite(values).all():
         return
     units = 10.0 ** np.array(digits(wrong.claim.value)).reshape(values.shape)
-    cut = np.trunc(values * units + np.sign(values) * 1e-9) / units
+    cut = np.asarray(np.trunc(values * units + np.sign(values) * 1e-9) / units)
     if (agree(wrong.claim, wrong.right) | agree(wrong.claim, replace(wrong.right, values=cut))).all():
         yield "the digits were cut off, not rounded"
 

@@ -53,7 +53,7 @@ def measured(claim: Claim, work: Work) -> Quantity:
     if claim.measure == "rank":
         if row is not None:
             raise Misfit("rank is of a whole step, but a row came; leave it out")
-        return Quantity(ALONE["rank"](step.values), (), ())
+        return Quantity(np.asarray(ALONE["rank"](step.values)), (), ())
     if claim.measure in ALONE:
         return Quantity(np.asarray(ALONE[claim.measure](values)), rows, ())
     others = compared(claim, work, step, row)
@@ -157,7 +157,7 @@ def agree(claim: Claim, found: Quantity) -> NDArray[np.bool_]:
     if claim.value is None:
         right = np.ones(found.values.shape, dtype=bool)
         right &= True if claim.above is None else found.values > float(claim.above)
-        return right & (True if claim.below is None else found.values < float(claim.below))
+        return np.asarray(right & (True if claim.below is None else found.values < float(claim.below)))
     numbers = [float(one) for one in flat(claim.value)]
     right = [
         same(value, one, places)
@@ -169,5 +169,5 @@ def agree(claim: Claim, found: Quantity) -> NDArray[np.bool_]:
 def same(value: float, printed: float, places: int) -> bool:
     """Whether a value rounds to what is printed; exactly between two, both are right."""
     if np.isinf(value) or np.isinf(printed):
-        return value == printed
-    return bool(abs(value - printed) <= 0.5 * 10.0**-places * (1 + 1e-9) + 1e-12 * abs(value))
+        return bool(value == printed)
+    return bool(abs(value - printed) <= 0.5 * 10.0**-places * (1 + 1e-9) + 1e-14 * abs(value))

@@ -33,6 +33,8 @@ def folder(table: Table) -> Path:
 @lru_cache(maxsize=2)
 def loaded(path: Path) -> tuple[Any, Any]:
     """The model in a folder, and its tokenizer."""
+    import torch
+
     from transom.files.strict import chosen
     from transom.models import MODELS
     from transom.models.folder import header_of
@@ -40,7 +42,7 @@ def loaded(path: Path) -> tuple[Any, Any]:
 
     kind = str(header_of(path)["model"])
     chosen(f"{path}: the model", kind, MODELS)
-    return MODELS[kind].from_pretrained(path), Tokenizer.load(path / "tokenizer.json")
+    return MODELS[kind].from_pretrained(path, dtype=torch.float32), Tokenizer.load(path / "tokenizer.json")
 
 
 def embeddings(table: Table, name: str, tokens: tuple[str, ...]) -> Matrix:

@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.lessons.arithmetic import Arithmetic
+from transom.lessons.arithmetic import Arithmetic, Term
 from transom.lessons.steps import Matrix, Step
 
 Labels = tuple[str, ...]
@@ -51,41 +52,40 @@ def product(
     """left · right (+ bias): each cell is a dot product of a row and a column."""
     values = left @ right if bias is None else left @ right + bias
     step = said.step(values, rows, columns)
-    name = edge_name if said.name == "scores" else cell_name
+    return replace(step, how=partial(dot_cell, step, left, right, inner, bias))
 
-    def how(i: int, j: int) -> Arithmetic:
-        terms = tuple((inner[k], float(left[i, k]), float(right[k, j])) for k in range(len(inner)))
-        if bias is not None:
-            terms = (*terms, ("bias", float(bias[j])))
-        return Arithmetic("dot", name(step, i, j), terms, float(values[i, j]))
 
-    return replace(step, how=how)
+def dot_cell(step: Step, left: Matrix, right: Matrix, inner: Labels, bias: Matrix | None, i: int, j: int) -> Arithmetic:
+    name = edge_name if step.name == "scores" else cell_name
+    terms: tuple[Term, ...] = tuple((inner[k], float(left[i, k]), float(right[k, j])) for k in range(len(inner)))
+    if bias is not None:
+        terms = (*terms, ("bias", float(bias[j])))
+    return Arithmetic("dot", name(step, i, j), terms, float(step.values[i, j]))
 
 
 def quotient(said: Said, before: Step, divisor: float, spelled: str) -> Step:
     """Every number of a step divided by the same one, which is written as `spelled`."""
     values = before.values / divisor
     step = said.step(values, before.rows, before.columns)
+    return replace(step, how=partial(quotient_cell, step, before, divisor, spelled))
 
-    def how(i: int, j: int) -> Arithmetic:
-        terms = (("score", float(before.values[i, j])), (spelled, divisor))
-        return Arithmetic("quotient", edge_name(step, i, j), terms, float(values[i, j]))
 
-    return replace(step, how=how)
+def quotient_cell(step: Step, before: Step, divisor: float, spelled: str, i: int, j: int) -> Arithmetic:
+    terms = (("score", float(before.values[i, j])), (spelled, divisor))
+    return Arithmetic("quotient", edge_name(step, i, j), terms, float(step.values[i, j]))
 
 
 def masked(said: Said, before: Step, allowed: NDArray[np.bool_]) -> Step:
     """Scores with −∞ where a row may not look."""
     values = np.where(allowed, before.values, -math.inf)
     step = said.step(values, before.rows, before.columns)
+    return replace(step, how=partial(masked_cell, step, allowed))
 
-    def how(i: int, j: int) -> Arithmetic:
-        if allowed[i, j]:
-            return Arithmetic("unchanged", edge_name(step, i, j), (), float(values[i, j]))
-        what = f"{before.rows[i]} may not look at {before.columns[j]}"
-        return Arithmetic("masked", what, (), -math.inf)
 
-    return replace(step, how=how)
+def masked_cell(step: Step, allowed: NDArray[np.bool_], i: int, j: int) -> Arithmetic:
+    if allowed[i, j]:
+        return Arithmetic("unchanged", edge_name(step, i, j), (), float(step.values[i, j]))
+    return Arithmetic("masked", f"{step.rows[i]} may not look at {step.columns[j]}", (), -math.inf)
 
 
 def softmax(said: Said, before: Step, axis: int = -1) -> Step:
@@ -95,12 +95,12 @@ def softmax(said: Said, before: Step, axis: int = -1) -> Step:
     """
     values = softmax_of(before.values, axis)
     step = said.step(values, before.rows, before.columns)
+    return replace(step, how=partial(softmax_cell, step, before))
 
-    def how(i: int, j: int) -> Arithmetic:
-        row = [(label, float(score)) for label, score in zip(before.columns, before.values[i], strict=True)]
-        return Arithmetic("softmax", edge_name(step, i, j), (row[j], *row), float(values[i, j]))
 
-    return replace(step, how=how)
+def softmax_cell(step: Step, before: Step, i: int, j: int) -> Arithmetic:
+    row = [(label, float(score)) for label, score in zip(before.columns, before.values[i], strict=True)]
+    return Arithmetic("softmax", edge_name(step, i, j), (row[j], *row), float(step.values[i, j]))
 
 
 def weighted(said: Said, weights: Step, V: Matrix) -> Step:
@@ -109,12 +109,13 @@ def weighted(said: Said, weights: Step, V: Matrix) -> Step:
     sums = [row[part] @ V[part] for row, part in zip(weights.values, parts, strict=True)]
     values = np.array(sums).reshape(len(sums), V.shape[1])
     step = said.step(values, weights.rows, counted(V.shape[1]))
+    return replace(step, how=partial(weighted_cell, step, weights, V))
 
-    def how(i: int, j: int) -> Arithmetic:
-        terms = tuple((weights.columns[k], float(weights.values[i, k]), float(V[k, j])) for k in parts[i])
-        return Arithmetic("dot", cell_name(step, i, j), terms, float(values[i, j]))
 
-    return replace(step, how=how)
+def weighted_cell(step: Step, weights: Step, V: Matrix, i: int, j: int) -> Arithmetic:
+    shares = weights.values[i]
+    terms = tuple((weights.columns[k], float(shares[k]), float(V[k, j])) for k in np.flatnonzero(shares))
+    return Arithmetic("dot", cell_name(step, i, j), terms, float(step.values[i, j]))
 
 
 def softmax_of(scores: Matrix, axis: int = -1) -> Matrix:
@@ -131,12 +132,12 @@ def added(said: Said, parts: dict[str, Matrix], rows: Labels, columns: Labels) -
     """Matrices of one shape added up, each with its name."""
     values = np.sum(list(parts.values()), axis=0)
     step = said.step(values, rows, columns)
+    return replace(step, how=partial(sum_cell, step, parts))
 
-    def how(i: int, j: int) -> Arithmetic:
-        terms = tuple((name, float(part[i, j])) for name, part in parts.items())
-        return Arithmetic("sum", cell_name(step, i, j), terms, float(values[i, j]))
 
-    return replace(step, how=how)
+def sum_cell(step: Step, parts: dict[str, Matrix], i: int, j: int) -> Arithmetic:
+    terms = tuple((name, float(part[i, j])) for name, part in parts.items())
+    return Arithmetic("sum", cell_name(step, i, j), terms, float(step.values[i, j]))
 
 
 def normalised(said: Said, before: Step, gain: Matrix, bias: Matrix, centred: bool = True) -> Step:
@@ -146,22 +147,22 @@ def normalised(said: Said, before: Step, gain: Matrix, bias: Matrix, centred: bo
     spread = np.sqrt(((x - mean) ** 2).mean(axis=1, keepdims=True) + 1e-5)
     values = (x - mean) / spread * gain + bias
     step = said.step(values, before.rows, before.columns)
+    rows = {"x": x, "mean": np.broadcast_to(mean, x.shape), "spread": np.broadcast_to(spread, x.shape)}
+    columns = {"gain": np.broadcast_to(gain, x.shape), "bias": np.broadcast_to(bias, x.shape)}
+    return replace(step, how=partial(norm_cell, step, {**rows, **columns}))
 
-    def how(i: int, j: int) -> Arithmetic:
-        pieces = {"x": x[i, j], "mean": mean[i, 0], "spread": spread[i, 0], "gain": gain[j], "bias": bias[j]}
-        terms = tuple((name, float(piece)) for name, piece in pieces.items())
-        return Arithmetic("norm", cell_name(step, i, j), terms, float(values[i, j]))
 
-    return replace(step, how=how)
+def norm_cell(step: Step, pieces: dict[str, Matrix], i: int, j: int) -> Arithmetic:
+    terms = tuple((name, float(piece[i, j])) for name, piece in pieces.items())
+    return Arithmetic("norm", cell_name(step, i, j), terms, float(step.values[i, j]))
 
 
 def applied(said: Said, before: Step, values: Matrix, function: str) -> Step:
     """A function of every number of a step; `function` is how it is written."""
     step = said.step(values, before.rows, before.columns)
+    return replace(step, how=partial(function_cell, step, before, function))
 
-    def how(i: int, j: int) -> Arithmetic:
-        return Arithmetic(
-            "function", cell_name(step, i, j), ((function, float(before.values[i, j])),), float(values[i, j])
-        )
 
-    return replace(step, how=how)
+def function_cell(step: Step, before: Step, function: str, i: int, j: int) -> Arithmetic:
+    terms = ((function, float(before.values[i, j])),)
+    return Arithmetic("function", cell_name(step, i, j), terms, float(step.values[i, j]))

@@ -126,4 +126,5 @@ def printed(value: object) -> Decimal | None:
 
 def decimals(value: Decimal) -> int:
     """How many decimals a number was printed with."""
-    return max(0, -int(value.as_tuple().exponent))
+    exponent = value.as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0  # infinity, for what is masked, has none

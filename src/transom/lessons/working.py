@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -137,14 +138,9 @@ def waist(bench: Bench) -> Step:
 
 
 def joined(bench: Bench, values: Matrix, columns: Labels) -> Step:
-    step = bench.said("joined", "the heads side by side", "joined = head 1, head 2 …").step(
-        values, bench.setup.tokens, columns
-    )
-
-    def how(i: int, j: int) -> Arithmetic:
-        return Arithmetic("unchanged", f"head {columns[j]} of {step.rows[i]}", (), float(values[i, j]))
-
-    return replace(step, how=how)
+    said = bench.said("joined", "the heads side by side", "joined = head 1, head 2 …")
+    step = said.step(values, bench.setup.tokens, columns)
+    return replace(step, how=lambda i, j: Arithmetic("unchanged", made.cell_name(step, i, j), (), float(values[i, j])))
 
 
 def one_head(bench: Bench, head: int, waist: Matrix | None) -> list[Step]:
@@ -226,12 +222,12 @@ def additive(bench: Bench, head: Head) -> Step:
     values = bent @ w
     said = head.said("scores", "what a small network says of each pair", "scores = w · tanh(q + k)")
     step = said.step(values, head.rows, head.columns)
+    return replace(step, how=partial(additive_cell, step, w, bent))
 
-    def how(i: int, j: int) -> Arithmetic:
-        terms = tuple((str(c + 1), float(w[c]), float(bent[i, j, c])) for c in range(len(w)))
-        return Arithmetic("dot", made.edge_name(step, i, j), terms, float(values[i, j]))
 
-    return replace(step, how=how)
+def additive_cell(step: Step, w: Matrix, bent: Matrix, i: int, j: int) -> Arithmetic:
+    terms = tuple((str(c + 1), float(w[c]), float(bent[i, j, c])) for c in range(len(w)))
+    return Arithmetic("dot", made.edge_name(step, i, j), terms, float(step.values[i, j]))
 
 
 SIMILARITIES = {"cosine": cosine, "additive": additive}

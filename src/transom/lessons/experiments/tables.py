@@ -9,7 +9,7 @@ from transom.lessons.arithmetic import Arithmetic
 from transom.lessons.steps import Step
 
 
-def measured(name: str, title: str, columns: Sequence[object], rows: Mapping[str, Iterable[float]]) -> Step:
+def measured(name: str, title: str, columns: Sequence[object], rows: Mapping[str, Iterable[float | int]]) -> Step:
     """A table: a label for each row and column, and numbers that came out."""
     values = np.array([list(row) for row in rows.values()], dtype=np.float64)
     step = Step(name, title, "", values, tuple(rows), tuple(str(one) for one in columns))

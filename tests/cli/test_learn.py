@@ -1,0 +1,82 @@
+"""`transom learn`: the list, a lesson at once or page by page, and its JSON."""
+
+import json
+import re
+import sys
+
+import pytest
+
+from transom.cli import main
+from transom.lessons.fixing import new_text
+from transom.lessons.glossary import GLOSSARY
+from transom.lessons.playing import pages
+from transom.lessons.shelf import paths, shipped
+
+
+def said(capsys, *words):
+    assert main(["learn", *words]) == 0
+    return capsys.readouterr()
+
+
+def test_the_list_is_numbered(capsys):
+    out, err = said(capsys)
+    assert [line.split(maxsplit=1) for line in out.splitlines()] == [
+        [str(number), shipped(number).title] for number in range(1, len(paths()) + 1)
+    ]
+    assert "transom learn 1 plays the first" in err
+
+
+def test_the_list_as_json(capsys):
+    rows = json.loads(said(capsys, "--json").out)
+    assert [row["number"] for row in rows] == list(range(1, len(paths()) + 1))
+    assert rows[0]["name"] == "three-tokens"
+    assert set(rows[0]) == {"number", "name", "title", "about", "picture"}
+
+
+@pytest.mark.parametrize("word", ["1", "three-tokens"])
+def test_a_lesson_comes_at_once_where_nobody_can_press_enter(word, capsys):
+    out = said(capsys, word).out
+    titles = [page.title for page in pages(shipped(1))]
+    places = [out.index(title) for title in titles]
+    assert places == sorted(places)
+    assert "e^2 / (e^1 + e^1 + e^2) = 7.3891 / 12.8256 = 0.5761" in out
+    assert "sum of The, as printed = 1.2669 0.9999 1.2669 0.9999" in out
+    assert "sum of The, right = 0.8446 0.5777 0.8446 0.5777" in out
+
+
+def test_on_a_terminal_enter_turns_the_page(monkeypatch, capsys):
+    pressed = []
+    monkeypatch.setattr("typer.prompt", lambda *words, **options: pressed.append(words))
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    said(capsys, "4")
+    assert len(pressed) == len(list(pages(shipped(4)))) - 1
+    said(capsys, "4", "--all")
+    assert len(pressed) == len(list(pages(shipped(4)))) - 1
+
+
+def test_a_lesson_as_json(capsys):
+    found = json.loads(said(capsys, "6", "--json").out)
+    steps = {step["name"]: step for step in found["cases"][0]["steps"]}
+    assert steps["masked"]["values"][0] == [1.0, None, None]
+    assert {claim["verdict"] for claim in found["claims"]} == {"right", "slip"}
+    assert [case["name"] for case in found["cases"]] == ["", "without the mask", "zeros after the softmax"]
+
+
+def test_the_glossary(capsys):
+    out = said(capsys, "--glossary").out
+    assert [re.split(r"  +", line)[0] for line in out.splitlines()] == list(GLOSSARY)
+    assert json.loads(said(capsys, "--glossary", "--json").out) == GLOSSARY
+
+
+def test_a_lesson_of_one_s_own(tmp_path, capsys):
+    path = tmp_path / "mine.toml"
+    path.write_text(new_text("mine.toml"))
+    assert "The value" not in said(capsys, str(path)).err
+
+
+def test_a_lesson_that_is_not_there(capsys):
+    assert main(["learn", "99"]) == 2
+    assert capsys.readouterr().err == (
+        f"transom: there are lessons 1 to {len(paths())}, but 99 came; transom learn lists them\n"
+    )

@@ -1,0 +1,228 @@
+"""What a lesson computes: equal to Transom's own layers and to torch.nn, and every cell opens its arithmetic."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from transom.layers import MultiHeadAttention
+from transom.lessons import parsed
+from transom.lessons.setup import Attention, Block, Layer, Rounding, Setup
+from transom.lessons.working import computed
+
+TOKEN, HEADS, D_HEAD, D_VALUE, D_MODEL, D_HIDDEN = 5, 3, 2, 7, 11, 13
+TOKENS = tuple("abcde")
+
+
+def drawn(*shape, seed=0):
+    return np.random.default_rng([seed, *shape]).standard_normal(shape)
+
+
+def many_headed(**attention):
+    """A setup of many heads with every bias, and the same numbers as one of Transom's layers."""
+    parameters = {f"W_{letter}": drawn(HEADS, D_MODEL, D_HEAD, seed=place) for place, letter in enumerate("QK")}
+    parameters |= {"W_V": drawn(HEADS, D_MODEL, D_VALUE), "W_O": drawn(HEADS * D_VALUE, D_MODEL), "b_O": drawn(D_MODEL)}
+    parameters |= {"b_Q": drawn(HEADS, D_HEAD), "b_K": drawn(HEADS, D_HEAD, seed=1), "b_V": drawn(HEADS, D_VALUE)}
+    layer = Layer(Attention(HEADS, D_HEAD, **attention), parameters, Block())
+    return Setup(TOKENS, {"embedding": drawn(TOKEN, D_MODEL, seed=5)}, (layer,))
+
+
+def twin(setup):
+    """The layer of Transom with the same parameters."""
+    layer = MultiHeadAttention(D_MODEL, HEADS, d_head=D_HEAD, d_value=D_VALUE, bias=True).double()
+    found = setup.layers[0].parameters
+    with torch.no_grad():
+        for letter in "QKV":
+            W = torch.from_numpy(found[f"W_{letter}"]).transpose(0, 1).flatten(1)
+            getattr(layer, f"W_{letter}").weight.copy_(W.T)
+            getattr(layer, f"W_{letter}").bias.copy_(torch.from_numpy(found[f"b_{letter}"]).flatten())
+        layer.W_O.weight.copy_(torch.from_numpy(found["W_O"]).T)
+        layer.W_O.bias.copy_(torch.from_numpy(found["b_O"]))
+    return layer
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_many_heads_are_those_of_the_layer(causal):
+    setup = many_headed(allowed=np.tril(np.ones((TOKEN, TOKEN), dtype=bool)) if causal else None)
+    steps = computed(setup)
+    with torch.no_grad():
+        right = twin(setup)(torch.from_numpy(setup.start["embedding"])[None], causal=causal)[0]
+    assert np.allclose(steps["output"].values, right.numpy(), rtol=1e-12, atol=1e-12)
+    assert steps.heads == (0, 1, 2)
+    assert steps["joined"].columns[:2] == ("1.1", "1.2")
+    assert steps["joined"].columns[-1] == "3.7"
+
+
+def retold(one):
+    if one.kind == "dot":
+        return sum(math.prod(term[1:]) for term in one.terms)
+    if one.kind == "sum":
+        return sum(term[1] for term in one.terms)
+    if one.kind == "norm":
+        x, mean, spread, gain, bias = (term[1] for term in one.terms)
+        return (x - mean) / spread * gain + bias
+    if one.kind == "quotient":
+        return one.terms[0][1] / one.terms[1][1]
+    if one.kind == "function":
+        return {"relu": lambda x: max(0.0, x), "tanh": math.tanh}[one.terms[0][0]](one.terms[0][1])
+    if one.kind == "softmax":
+        own, *row = (term[1] for term in one.terms)
+        return math.exp(own) / sum(math.exp(score) for score in row)
+    return one.result
+
+
+def walk(steps):
+    """Every cell comes to its number, and is written out with it at the end."""
+    for step in steps:
+        for i in range(len(step.rows)):
+            for j in range(len(step.columns)):
+                cell, value = step.cell(i, j), step.values[i, j]
+                assert cell.result == value
+                if math.isfinite(value):
+                    assert math.isclose(retold(cell), value, rel_tol=1e-9, abs_tol=1e-12), (step.name, cell)
+                assert cell.written(digits=3)
+
+
+def encoder_block(norm_first):
+    """A block of torch.nn with one head, and the same numbers as a setup."""
+    torch.manual_seed(3)
+    block = nn.TransformerEncoderLayer(
+        D_MODEL, 1, D_HIDDEN, dropout=0.0, batch_first=True, norm_first=norm_first, dtype=torch.float64
+    ).eval()
+    with torch.no_grad():
+        for norm in (block.norm1, block.norm2):
+            norm.weight.uniform_(0.5, 1.5)
+            norm.bias.uniform_(-1, 1)
+        W_Q, W_K, W_V = block.self_attn.in_proj_weight.chunk(3)
+        b_Q, b_K, b_V = block.self_attn.in_proj_bias.chunk(3)
+        tensors = {"W_Q": W_Q.T[None], "W_K": W_K.T[None], "W_V": W_V.T[None], "W_O": block.self_attn.out_proj.weight.T}
+        tensors |= {"b_Q": b_Q[None], "b_K": b_K[None], "b_V": b_V[None], "b_O": block.self_attn.out_proj.bias}
+        tensors |= {"W_1": block.linear1.weight.T, "b_1": block.linear1.bias}
+        tensors |= {"W_2": block.linear2.weight.T, "b_2": block.linear2.bias}
+        tensors |= {"gain": block.norm1.weight, "bias": block.norm1.bias}
+        tensors |= {"gain_2": block.norm2.weight, "bias_2": block.norm2.bias}
+    parameters = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
+    around = Block(residual=True, norm="layer", norm_first=norm_first)
+    layer = Layer(Attention(1, D_MODEL), parameters, around)
+    return block, Setup(TOKENS, {"embedding": drawn(TOKEN, D_MODEL)}, (layer,))
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_block_is_that_of_torch(norm_first):
+    block, setup = encoder_block(norm_first)
+    steps = computed(setup)
+    with torch.no_grad():
+        right = block(torch.from_numpy(setup.start["embedding"])[None])[0]
+    assert np.allclose(list(steps)[-1].values, right.numpy(), rtol=1e-10, atol=1e-10)
+    assert {"residual", "norm", "hidden", "activated", "feed_forward", "residual_2", "norm_2"} <= set(steps.names)
+    walk(steps)
+
+
+def test_two_layers_work_on_each_other():
+    setup = many_headed()
+    twice = Setup(setup.tokens, setup.start, (*setup.layers, *setup.layers))
+    first, both = computed(setup), computed(twice)
+    again = computed(Setup(setup.tokens, {"embedding": first["output"].values}, setup.layers))
+    assert np.allclose(both["output", None, 1].values, again["output"].values, rtol=1e-12)
+    assert both.layers == (0, 1)
+
+
+def test_every_cell_of_many_heads_comes_to_its_number():
+    walk(computed(many_headed(allowed=np.tril(np.ones((TOKEN, TOKEN), dtype=bool)))))
+
+
+LESSON = """title = "x"
+tokens = ["a", "b", "c"]
+embeddings = [[1, 2, 0, 1], [0, 1, 3, 1], [1, 1, 1, 2]]
+"""
+
+
+def lesson(rest):
+    return parsed(LESSON + rest, "x.toml").steps()
+
+
+def test_narrow_heads_see_their_own_slice():
+    steps = lesson('[attention]\nheads = 2\nnarrow = true\n[parameters]\nall = "identity"\n')
+    x = np.array([[1, 2, 0, 1], [0, 1, 3, 1], [1, 1, 1, 2]], dtype=float)
+    assert (steps["Q", 0].values == x[:, :2]).all()
+    assert (steps["Q", 1].values == x[:, 2:]).all()
+    assert [term[0] for term in steps["Q", 1].cell(0, 0).terms] == ["3", "4"]
+    walk(steps)
+
+
+def test_narrow_heads_are_those_of_the_layer():
+    text = "[attention]\nheads = 2\nnarrow = true\n[parameters]\n"
+    text += "".join(f"W_{letter} = {{ random = {place} }}\n" for place, letter in enumerate("QKV", start=1))
+    steps = lesson(text + 'W_O = "identity"\n')
+    layer = MultiHeadAttention(4, 2, bias=False, narrow=True).double()
+    with torch.no_grad():
+        for place, letter in enumerate("QKV", start=1):
+            numbers = np.random.default_rng(place).standard_normal((4, 2)).reshape(2, 2, 2)
+            getattr(layer, f"W_{letter}").weight.copy_(torch.from_numpy(numbers))
+        layer.W_O.weight.copy_(torch.eye(4))
+        right = layer(torch.from_numpy(steps["embedding"].values)[None])[0]
+    assert np.allclose(steps["output"].values, right.numpy(), rtol=1e-12)
+
+
+def test_values_through_a_waist():
+    steps = lesson('[parameters]\nW_Q = "identity"\nW_K = "identity"\nV_down = [[1], [0], [2], [0]]\nV_up = [[1, 3]]\n')
+    x = steps["embedding"].values
+    assert (steps["V"].values == x @ [[1], [0], [2], [0]] @ [[1, 3]]).all()
+    walk(steps)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "additive"])
+def test_other_similarities_are_the_equations(similarity):
+    from transom.equations import similarity as equations
+
+    steps = lesson(f'[attention]\nsimilarity = "{similarity}"\n[parameters]\nall = "identity"\nw = [1, -2, 0.5, 3]\n')
+    Q = torch.from_numpy(steps["Q"].values)
+    w = torch.tensor([1, -2, 0.5, 3], dtype=torch.float64)
+    eye = torch.eye(4, dtype=torch.float64)
+    right = equations.cosine(Q, Q) if similarity == "cosine" else equations.additive(Q, Q, eye, eye, w)
+    assert np.allclose(steps["scores"].values, right.numpy(), rtol=1e-12)
+    walk(steps)
+
+
+def test_positions_are_those_of_the_paper():
+    from transom.equations.positions import sinusoidal
+
+    steps = lesson('positions = "sinusoidal"\n[parameters]\nall = "identity"\n')
+    assert np.allclose(steps["positions"].values, sinusoidal(torch.arange(3), 4).numpy(), atol=1e-7)
+    assert np.allclose(steps["placed"].values, steps["embedding"].values + steps["positions"].values)
+    assert (steps["Q"].values == steps["placed"].values).all()
+    walk(steps)
+
+
+def test_rounding_early_rounds_every_step():
+    setup = many_headed()
+    rounded = computed(Setup(setup.tokens, setup.start, setup.layers, rounding=Rounding(2)))
+    for name in ("Q", "scores", "weights", "sum", "output"):
+        assert (rounded[name].values == np.round(rounded[name].values, 2)).all()
+    assert Rounding(2, cut=True)(np.array([0.29, 0.299])).tolist() == [0.29, 0.29]
+
+
+@pytest.mark.slow
+def test_parameters_from_a_model_folder():
+    text = """title = "x"
+tokens = TOKENS
+embeddings = { model = "embedded/en-fr" }
+[parameters]
+model = "embedded/en-fr"
+layer = "LAYER"
+"""
+    from transom.lessons.from_model import loaded
+    from transom.models.embedded import embedded
+
+    model, tokenizer = loaded(embedded())
+    words = [token for token in tokenizer.tokens if token.isalpha()][:3]
+    module = next((name, module) for name, module in model.named_modules() if isinstance(module, MultiHeadAttention))
+    text = text.replace("TOKENS", str(words).replace("'", '"'))
+    steps = parsed(text.replace("LAYER", module[0]), "x.toml").steps()
+    x = torch.from_numpy(steps["embedding"].values).float()[None]
+    with torch.no_grad():
+        right = module[1](x)[0]
+    assert np.allclose(steps["output"].values, right.numpy(), atol=1e-4)
+    assert len(steps.heads) == module[1].heads
