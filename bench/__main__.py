@@ -8,6 +8,8 @@ import torch
 QUESTIONS = {
     "attention": "What does attention cost, and what does it cost to look into it?",
     "generation": "How fast does a translator write, beside Hugging Face and CTranslate2?",
+    "watching": "What does it cost to watch a model, beside the ways there are to have its weights?",
+    "induction": "Are the heads found that are known to be there?",
     "training": "How fast does a translator learn, beside nn.Transformer and Hugging Face?",
 }
 

@@ -1,6 +1,7 @@
 """`transom train --record`: a replay beside the model, and a run that is the same with it and without."""
 
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 import pytest
@@ -85,3 +86,29 @@ def test_what_does_not_fit_is_told(tmp_path, own_errors):
         command.recorded(tmp_path, None, None, 7)
     assert str(caught.value) == "there is nothing to record without a sentence; give --record TEXT"
     assert command.recorded(tmp_path, None, None, None) == []
+
+
+def test_a_frame_that_cannot_be_proved_is_left_out_and_told(tmp_path, monkeypatch):
+    from transom.lens import Trace
+    from transom.lens.trace import Disproved
+
+    class Notes(Callback):
+        told: ClassVar[list] = []
+
+        def noted(self, text):
+            self.told.append(text)
+
+    def proven(trace, real=Trace.proven):
+        if len(frames := Replay.load(file).frames if file.exists() else []) == 1:
+            raise Disproved("the weights are off")
+        return real(trace) if not frames else trace
+
+    file = tmp_path / "run" / REPLAY
+    monkeypatch.setattr(Trace, "proven", proven)
+    asked = recipe(tmp_path / "run", pairs_file(tmp_path), train={"updates": 2, "judge_every": 100})
+    train(asked, callbacks=[recording(tmp_path / "run", "a b", "b a", 1), Notes()])
+    assert Replay.load(file).updates == [0]
+    assert [text for text in Notes.told if "replay" in text] == [
+        "no frame of update 1 is in the replay: the weights are off",
+        "no frame of update 2 is in the replay: the weights are off",
+    ]

@@ -27,6 +27,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "tour": Command("transom.cli.tour", "“The cat sat” through self-attention, with every number."),
+    "see": Command("transom.cli.see", "A text through a model: where it looks, and what that is worth."),
     "learn": Command("transom.cli.learn", "Lessons on attention, every number worked out, a step at a time."),
     "check": Command("transom.cli.check", "A worked example proved: each figure right or wrong, and why."),
     "serve": Command("transom.cli.serve", "A page on this machine to look around inside attention."),

@@ -55,10 +55,15 @@ class Recording:
 
     def record(self, training: "Training", update: int) -> None:
         """One frame; all processes bring the model together, and the one that leads reads with it."""
+        from transom.lens.trace import Disproved
+
         assert self.recorder is not None
         with training.world.whole(training.wrapped):
             if training.world.leads:
-                self.recorder.record(training.model, update)
+                try:
+                    self.recorder.record(training.model, update)
+                except Disproved as error:
+                    training.noted(f"no frame of update {update} is in the replay: {error}")
 
     def ended(self, training: "Training") -> None:
         if self.recorder is not None and training.world.leads:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -158,8 +157,3 @@ class Recorder:
     def save(self) -> None:
         if self.replay.frames:
             self.replay.save(self.path)
-
-
-def summary(replay: Replay) -> dict[str, Any]:
-    """What a replay holds, in plain words and numbers."""
-    return {"updates": replay.updates, "heads": replay.heads, "losses": list(zip(*replay.losses.points(), strict=True))}

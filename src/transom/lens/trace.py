@@ -16,6 +16,10 @@ from transom.names import Drawable, Misfit
 Words = Sequence[str] | Sequence[Sequence[str]] | None
 
 
+class Disproved(Misfit):
+    """A receipt fails: what was recomputed is not what the model used."""
+
+
 class Trace(Drawable):
     """The attentions of a run, each under the path of the module it ran in.
 
@@ -111,7 +115,7 @@ class Trace(Drawable):
         for name, sight in self.seen:
             receipt = sight.receipt()
             if receipt.fails:
-                raise Misfit(
+                raise Disproved(
                     f"the weights of {name!r} do not make the output that the model used: they are off by"
                     f" {receipt.difference:.1e}, but {receipt.tolerance:.1e} is allowed; nothing of this run is drawn"
                 )

@@ -1,0 +1,149 @@
+"""One contender of `bench watching`, in a process of its own: what a forward takes that leaves its attention behind.
+
+A script without imports of the bench, so that any interpreter that has the peer can run it:
+
+    python bench/watched_by.py CONTENDER '{"tokens": 512, "layers": 12, "d_model": 768, "heads": 12, "threads": 2}'
+
+prints one JSON object: the seconds of each repeat, and the bytes needed at the peak beyond model and text.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Work = Callable[[], object]
+VOCABULARY = 1000
+
+
+def text(sizes: dict[str, Any]) -> torch.Tensor:
+    torch.manual_seed(0)
+    return torch.randint(VOCABULARY, (1, sizes["tokens"]))
+
+
+def gpt2(sizes: dict[str, Any], attention: str) -> Any:
+    """Hugging Face's GPT-2 of these sizes with random parameters, without its head: logits are not the question."""
+    import transformers
+
+    config = transformers.GPT2Config(
+        vocab_size=VOCABULARY,
+        n_positions=sizes["tokens"],
+        n_embd=sizes["d_model"],
+        n_layer=sizes["layers"],
+        n_head=sizes["heads"],
+        use_cache=False,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    torch.manual_seed(0)
+    return transformers.GPT2Model._from_config(config, attn_implementation=attention).eval()
+
+
+def unwatched(sizes: dict[str, Any]) -> Work:
+    model, tokens = gpt2(sizes, "sdpa"), text(sizes)
+    return lambda: model(tokens)
+
+
+def watched(sizes: dict[str, Any]) -> Work:
+    import transom
+
+    model, tokens = gpt2(sizes, "sdpa"), text(sizes)
+
+    def work() -> object:
+        with transom.watch(model) as trace:
+            model(tokens)
+        return trace
+
+    return work
+
+
+def with_statistics(sizes: dict[str, Any]) -> Work:
+    """Watched, and every statistic of every head taken afterwards."""
+    look = watched(sizes)
+
+    def work() -> object:
+        trace = look()
+        return trace, [sight.statistics for sight in trace]  # pyright: ignore[reportGeneralTypeIssues]
+
+    return work
+
+
+def eager(sizes: dict[str, Any]) -> Work:
+    model, tokens = gpt2(sizes, "eager"), text(sizes)
+    return lambda: model(tokens, output_attentions=True).attentions
+
+
+def transformer_lens(sizes: dict[str, Any]) -> Work:
+    from transformer_lens import HookedTransformer, HookedTransformerConfig  # pyright: ignore[reportMissingImports]
+
+    config = HookedTransformerConfig(
+        n_layers=sizes["layers"],
+        d_model=sizes["d_model"],
+        n_ctx=sizes["tokens"],
+        n_heads=sizes["heads"],
+        d_head=sizes["d_model"] // sizes["heads"],
+        d_mlp=4 * sizes["d_model"],
+        d_vocab=VOCABULARY,
+        act_fn="gelu_new",
+        device="cpu",
+    )
+    model, tokens = HookedTransformer(config).eval(), text(sizes)
+    patterns = lambda name: name.endswith("hook_pattern")  # noqa: E731
+    return lambda: model.run_with_cache(tokens, names_filter=patterns, return_type=None)[1]
+
+
+def nnsight(sizes: dict[str, Any]) -> Work:
+    from nnsight import NNsight  # pyright: ignore[reportMissingImports]
+
+    model, tokens = NNsight(gpt2(sizes, "eager")), text(sizes)
+
+    def work() -> object:
+        found: Any = []
+        with model.trace(tokens, output_attentions=True):
+            found = [layer.attn.output[1].save() for layer in model.h]
+        return found
+
+    return work
+
+
+CONTENDERS = {
+    "unwatched": unwatched,
+    "Transom": watched,
+    "Transom, with statistics": with_statistics,
+    "Hugging Face eager": eager,
+    "TransformerLens": transformer_lens,
+    "nnsight": nnsight,
+}
+
+
+def resident(word: str) -> int:
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(lines[word].split()[0]) * 1024
+
+
+def measured(work: Work, repeats: int) -> dict[str, Any]:
+    """A small warm-up is not possible for all, so the first run gives the peak, and all of them their seconds."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to what is resident now
+    before, seconds = resident("VmRSS"), []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        found = work()
+        seconds.append(time.perf_counter() - begun)
+        del found
+    return {"seconds": seconds, "peak": resident("VmHWM") - before}
+
+
+def main(contender: str, sizes: dict[str, Any]) -> None:
+    torch.set_num_threads(sizes["threads"])
+    with torch.no_grad():
+        print(json.dumps(measured(CONTENDERS[contender](sizes), sizes["repeats"])))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))

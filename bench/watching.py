@@ -1,0 +1,150 @@
+"""What does it cost to watch a model, beside the ways there are to have its weights?
+
+A random GPT-2 of the small size, without its head. First in one process, in turn: its forward pass watched ÷ unwatched,
+and every statistic of every head ÷ the attention's own forward; and what watching keeps beside what it says it keeps.
+Then, each in a process of its own, at growing lengths: time and peak memory of a forward pass that leaves its attention
+behind, by Transom, by Hugging Face's eager attention, by TransformerLens and by nnsight. What would not fit into memory
+is not run; its weights alone are counted instead.
+
+    python -m bench watching [--json] [--quick] [--threads N]
+
+TransformerLens and nnsight want packages of their own, so they live in an environment of their own, which
+TRANSOM_BENCH_PEERS names:
+
+    python -m venv peers && peers/bin/pip install torch==2.13.0 transformers "transformer-lens<4" nnsight
+    TRANSOM_BENCH_PEERS=peers/bin/python python -m bench watching
+"""
+
+import json
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from bench.measure import MiB, interleaved, machine, note, peak_memory, print_json
+from bench.watched_by import CONTENDERS, gpt2, text, unwatched, watched
+
+SIZES = {"tokens": 2048, "layers": 12, "d_model": 768, "heads": 12}
+LENGTHS = [512, 2048, 4096, 8192]
+QUICK = {"tokens": 256, "layers": 2, "d_model": 96, "heads": 3}
+TIME_BAR, STATISTICS_BAR = 1.05, 0.6
+HOLD_WEIGHTS = ("Hugging Face eager", "TransformerLens", "nnsight")
+ELSEWHERE = {"TransformerLens": "transformer_lens", "nnsight": "nnsight"}  # contenders that may need another python
+SHARE = 0.8  # of the free memory that a contender may be expected to take
+
+
+def in_turn(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
+    """Watched ÷ unwatched, and statistics ÷ attention, in one process."""
+    import transom
+
+    note(f"{sizes['tokens']} tokens, watched and unwatched in turn …")
+    repeats, seconds = (3, 2) if quick else (15, 120)
+    with torch.no_grad():
+        times = interleaved({"unwatched": unwatched(sizes), "watched": watched(sizes)}, repeats, seconds)
+        model, tokens = gpt2(sizes, "sdpa"), text(sizes)
+        with transom.watch(model) as trace:
+            model(tokens)
+        sights = list(trace)
+
+        def attention() -> None:
+            for sight in sights:
+                F.scaled_dot_product_attention(sight.Q, sight.K, sight.V, is_causal=True)
+
+        def statistics() -> None:
+            for sight in sights:
+                vars(sight).pop("statistics", None)  # it is kept once it is known
+                _ = sight.statistics
+
+        looks = interleaved({"attention": attention, "statistics": statistics}, repeats, seconds)
+    kept = sum(x.nbytes for sight in sights for x in (sight.Q, sight.K, sight.V, sight.output, sight.lse))
+    peaks = {name: peak_memory(make, sizes) for name, make in (("unwatched", unwatched), ("watched", watched))}
+    return {
+        "sizes": sizes,
+        "seconds": {name: time["best"] for name, time in (times | looks).items()},
+        "watched ÷ unwatched": times["watched"]["best"] / times["unwatched"]["best"],
+        "of the medians": times["watched"]["median"] / times["unwatched"]["median"],
+        "statistics ÷ attention": looks["statistics"]["best"] / looks["attention"]["best"],
+        "kept_MiB": kept / MiB,
+        "more_MiB": (peaks["watched"] - peaks["unwatched"]) / MiB,
+    }
+
+
+def one(contender: str, sizes: dict[str, Any]) -> dict[str, Any]:
+    """Time and peak memory of one contender, or why there is none."""
+    weights = sizes["layers"] * sizes["heads"] * sizes["tokens"] ** 2 * 4
+    if contender in HOLD_WEIGHTS and weights > SHARE * free():
+        return {"not run": f"its weights alone take {weights / 2**30:.1f} GiB, and {free() / 2**30:.1f} GiB are free"}
+    python = os.environ.get("TRANSOM_BENCH_PEERS", sys.executable) if contender in ELSEWHERE else sys.executable
+    if contender in ELSEWHERE and not has(python, ELSEWHERE[contender]):
+        return {"not run": f"{ELSEWHERE[contender]} is not installed; see the head of bench/watching.py"}
+    note(f"{sizes['tokens']} tokens, {contender} …")
+    script = Path(__file__).with_name("watched_by.py")
+    done = subprocess.run(
+        [python, str(script), contender, json.dumps(sizes)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"killed by signal {-done.returncode}"])[-1]
+        return {"not run": f"it ended with {last:.120}"}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def has(python: str, module: str) -> bool:
+    """Whether that python could import it."""
+    asked = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    return subprocess.run([python, "-c", asked], check=False).returncode == 0
+
+
+def free() -> int:
+    """Bytes that could be had without swapping."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(lines["MemAvailable"].split()[0]) * 1024
+
+
+def compared(sizes: dict[str, Any]) -> dict[str, Any]:
+    return {"tokens": sizes["tokens"], "contenders": {name: one(name, sizes) for name in CONTENDERS}}
+
+
+def table(first: dict[str, Any], results: list[dict[str, Any]]) -> str:
+    """The ratios of the first part, then seconds and MiB of each contender at each length."""
+    lines = [
+        f"{first['sizes']['tokens']} tokens, {first['sizes']['layers']} layers, d_model {first['sizes']['d_model']}",
+        f"  watched ÷ unwatched     {first['watched ÷ unwatched']:.3f}  (of the medians {first['of the medians']:.3f};"
+        f" the bar is {TIME_BAR})",
+        f"  statistics ÷ attention  {first['statistics ÷ attention']:.2f}  (the bar is {STATISTICS_BAR})",
+        f"  kept                    {first['kept_MiB']:.0f} MiB of Q, K, V, output and log-sum-exp; the peak grew by"
+        f" {first['more_MiB']:.0f} MiB",
+        "",
+        f"{'tokens':>7}  {'contender':<26}{'seconds':>9}{'÷ Transom':>11}{'peak MiB':>10}{'÷ Transom':>11}",
+    ]
+    for result in results:
+        ours = result["contenders"]["Transom"]
+        for name, found in result["contenders"].items():
+            start = f"{result['tokens']:>7}  {name:<26}"
+            if "not run" in found:
+                lines.append(f"{start}{'–':>9}  {found['not run']}")
+                continue
+            best, peak = min(found["seconds"]), found["peak"] / MiB
+            times = "" if "not run" in ours else f"{best / min(ours['seconds']):>11.2f}"
+            sizes = "" if "not run" in ours else f"{peak / (ours['peak'] / MiB):>11.1f}"
+            lines.append(f"{start}{best:>9.2f}{times}{peak:>10.0f}{sizes}")
+    return "\n".join(lines)
+
+
+def run(options: Namespace) -> int:
+    """Measure, print, and say by the exit code whether watching stayed under its bar."""
+    sizes = QUICK if options.quick else SIZES
+    first = in_turn(sizes, options.quick)
+    more = {"threads": options.threads, "repeats": 2 if options.quick else 3}
+    lengths = [128] if options.quick else LENGTHS
+    results = [compared({**sizes, **more, "tokens": length}) for length in lengths]
+    if options.json:
+        print_json({"machine": machine(), "in_turn": first, "compared": results})
+    else:
+        print(", ".join(f"{name} {what}" for name, what in machine().items()), end="\n\n")
+        print(table(first, results))
+    return 0 if first["watched ÷ unwatched"] <= TIME_BAR or options.quick else 1

@@ -1,0 +1,82 @@
+"""`transom see`: a text through a model, and where it looks."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transom.cli.given import AsJson
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from transom.cli.seen import Seen
+
+
+def run(
+    text: Annotated[str, typer.Argument(help="What the model reads.")] = "",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER_OR_HF_ID", help="A model of Transom's or Hugging Face's; unless given, English to French."
+        ),
+    ] = None,
+    layer: Annotated[
+        str | None, typer.Option(help="A layer: its number, its path, or a pattern with *; else the most telling.")
+    ] = None,
+    head: Annotated[int | None, typer.Option(help="A head of that layer, from 0; else the most telling.")] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What an encoder–decoder is to write; else what it writes.")
+    ] = None,
+    generate: Annotated[int, typer.Option(min=0, metavar="N", help="Let a decoder write on, N tokens at most.")] = 0,
+    arrows: Annotated[int, typer.Option(min=1, help="How many of the strongest arrows.")] = 8,
+    everything: Annotated[bool, typer.Option("--all", help="Every head at a glance, and the whole map.")] = False,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Look at a run that --save wrote, instead of a text.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the run: every head of it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """See where a model looks in a text: the head that matters most, its strongest arrows and what they are worth.
+
+    Example: transom see "I know where she lives."
+
+    One head of a layer: transom see "The cat sat." --layer encoder.blocks.1 --head 3
+    """
+    from transom.cli.seen import Asked, seen
+    from transom.cli.seen_text import lines
+    from transom.names import Misfit
+
+    if not text and trace is None:
+        raise Misfit("there should be a text to look into, but none came; give one, or --trace FILE")
+    found = proved(lambda: seen(Asked(text, model, layer, head, target, generate, arrows, trace)))
+    if save is not None:
+        found.trace.save(save)
+    if as_json:
+        typer.echo(json.dumps(found.told(), indent=2, ensure_ascii=False))
+        return
+    width = shutil.get_terminal_size((100, 24)).columns
+    for line in lines(found, width, coloured(), everything):
+        typer.echo(line, color=True)
+    if save is not None:
+        typer.echo(f"the run is in {save}; see it again with transom see --trace {save}", err=True)
+
+
+def proved(look: "Callable[[], Seen]") -> "Seen":
+    """What is seen; a receipt that fails is a finding, and nothing is shown."""
+    from transom.lens.trace import Disproved
+
+    try:
+        return look()
+    except Disproved as error:
+        typer.echo(f"transom: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def coloured() -> bool:
+    """Whether standard output is a terminal that shows colours and has not been told not to."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
