@@ -211,6 +211,15 @@ def test_the_table_as_json_csv_and_text():
     assert [row.kl for row in most] == sorted((row.kl for row in table), reverse=True)
 
 
+def test_words_stand_beside_their_places():
+    words = {"tokens": [*"abcdefg"], "targets": [*"vwxyz"]}
+    edges = [("decoder.blocks.1.cross", 0, 3, 5), ("encoder.blocks.0.attention", 1, 2, 6)]
+    table = transom.effect(PAIR, (TOKENS, TARGETS), edges, **words)
+    assert [(row.looking, row.at) for row in table] == [("y", "f"), ("c", "g")]
+    assert "  3 y    5 f  " in str(table)
+    assert transom.effect(PAIR, (TOKENS, TARGETS), edges).rows[0].looking is None
+
+
 def test_progress_is_told_and_runs_are_bounded(monkeypatch):
     done = []
     monkeypatch.setattr("transom.lens.trials.AT_ONCE", 4)

@@ -117,6 +117,20 @@ def test_positions_of_a_generation_are_those_of_the_whole_text(kind):
     assert torch.allclose(whole[:3], plain[:3], atol=1e-4)
 
 
+@pytest.mark.parametrize("how", HOWS)
+def test_steps_without_edges_are_stitched_without_them(how):
+    model = SDPA["Llama, grouped"].built("sdpa")
+    asked = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "pad_token_id": 0}
+    edges = [(1, 1, 12, 11), (1, 2, [3, 13], 0), (0, 3, None, 2)]
+    with transom.knock_out(model, edges=edges, how=how), transom.watch(model) as steps:
+        written = model.generate(IDS[:1], **asked)
+    with torch.no_grad(), transom.knock_out(model, edges=edges, how=how), transom.watch(model) as whole:
+        model(written[:, :-1])
+    for one, other in zip(steps.stitched(), whole, strict=True):
+        assert torch.allclose(one.weights(), other.weights(), atol=1e-5)
+        assert one.receipt().holds
+
+
 def test_positions_of_cross_attention_are_those_of_the_decoder():
     model = SDPA["BART"].built("sdpa")
     inputs = SDPA["BART"].inputs

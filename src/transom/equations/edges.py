@@ -36,6 +36,16 @@ class Without(Mask):
                 gone = gone | crossed(held, block.device)
         return ~gone
 
+    def moved(self, rows: range, keys: range) -> tuple[Box, ...]:
+        """Its boxes where the attention is part of a larger one, in which it has these rows and keys."""
+        return tuple(
+            box._replace(
+                queries=tuple(rows if box.queries is None else (rows[place] for place in box.queries)),
+                keys=tuple(keys if box.keys is None else (keys[place] for place in box.keys)),
+            )
+            for box in self.boxes
+        )
+
     @property
     def by_row(self) -> bool:
         return any(box.queries is not None for box in self.boxes)

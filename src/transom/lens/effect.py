@@ -1,6 +1,7 @@
 """Does this arrow matter? For each edge: what it read, what it moved, and what the model gives without it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -37,6 +38,8 @@ def effect(
     query: int = -1,
     k: int = 8,
     rule: Rule | None = None,
+    tokens: Sequence[str] | None = None,
+    targets: Sequence[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> EffectTable:
     """What each edge is for: its weight, what it moved, and the real change of the model's output without it.
@@ -47,6 +50,7 @@ def effect(
                the logits of the last position
     target     the token whose logit and probability are reported; by default the likeliest
     how        knocked out "before" the softmax (the other keys share the weight) or "after" it
+    tokens     the words of the sequence, for the table; targets: those that the decoder of an encoder–decoder reads
     progress   called with how many edges are done, and of how many
     """
     if how not in HOWS:
@@ -56,11 +60,12 @@ def effect(
     places = strongest(arrows, query, k) if edges is None else [placed(edge, arrows) for edge in edges]
     if not places:
         raise Misfit("effect got an empty list of edges; give at least one (layer, head, query, key), or leave it out")
-    tokens = max(max(one.sight.problem.whole[2:]) for one in arrows.values())
-    trials = Trials(call, read, whole[None], how, tokens, progress)
+    longest = max(max(one.sight.problem.whole[2:]) for one in arrows.values())
+    trials = Trials(call, read, whole[None], how, longest, progress)
     target = chosen_target(target, whole)
     near = [arrows[layer].one(head, row, key, how) for layer, head, row, key in places]
     rows = measured(trials, places, near, target, rule or Rule())
+    rows = rows if tokens is None and targets is None else worded(rows, arrows, tokens, targets)
     return EffectTable(
         rows,
         how,
@@ -155,6 +160,17 @@ def measured(trials: Trials, places: list[Place], near: list[Arrow], target: int
         numbers = (one.weight, one.norm, one.contribution, one.local_change)
         rows.append(Effect(*place, *numbers, change, probability, kl, flag))
     return rows
+
+
+def worded(
+    rows: list[Effect], arrows: dict[str, Arrows], tokens: Sequence[str] | None, targets: Sequence[str] | None
+) -> list[Effect]:
+    """The same with the words of query and key."""
+    words = Trace(tokens, targets)
+    for name in dict.fromkeys(row.layer for row in rows):
+        words.add(name, arrows[name].sight)
+    beside = {name: words.labels(name) for name in words.names}
+    return [replace(row, looking=beside[row.layer].reads[row.query], at=beside[row.layer].at[row.key]) for row in rows]
 
 
 def compared(whole: Tensor, without: Tensor, target: int | None) -> tuple[float, float | None, float | None]:

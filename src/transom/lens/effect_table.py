@@ -40,9 +40,12 @@ class Effect:
     probability_change: float | None  # of the target
     kl: float | None  # KL(with ‖ without) in nats
     flag: str
+    looking: str | None = None  # the word of the query, where words were given …
+    at: str | None = None  # … and that of the key
 
 
 NAMES = tuple(field.name for field in fields(Effect))
+NUMBERS = tuple(name for name in NAMES if name not in ("looking", "at"))
 SHOWN = {"local_change": "local", "probability_change": "probability"}
 
 
@@ -85,10 +88,9 @@ class EffectTable:
         return text.getvalue()
 
     def __str__(self) -> str:
-        cells = [[SHOWN.get(name, name) for name in NAMES]]
-        cells += [[cell(name, value) for name, value in asdict(row).items()] for row in self.rows]
-        widths = [max(len(line[column]) for line in cells) for column in range(len(NAMES))]
-        lines = ["  ".join(aligned(*one) for one in zip(NAMES, line, widths, strict=True)).rstrip() for line in cells]
+        cells = [[SHOWN.get(name, name) for name in NUMBERS], *(shown(row) for row in self.rows)]
+        widths = [max(len(line[column]) for line in cells) for column in range(len(NUMBERS))]
+        lines = ["  ".join(aligned(*one) for one in zip(NUMBERS, line, widths, strict=True)).rstrip() for line in cells]
         return "\n".join([*lines, self.measured(), *self.notes])
 
     def measured(self) -> str:
@@ -102,6 +104,16 @@ class EffectTable:
         )
 
 
+def shown(row: Effect) -> list[str]:
+    """A row as text, each place with its word."""
+    words = {"query": row.looking, "key": row.at}
+    return [
+        f"{value} {word.strip()}" if (word := words.get(name)) else cell(name, value)
+        for name, value in asdict(row).items()
+        if name in NUMBERS
+    ]
+
+
 def cell(name: str, value: object) -> str:
     if value is None:
         return "–"
@@ -112,4 +124,4 @@ def cell(name: str, value: object) -> str:
 
 
 def aligned(name: str, text: str, width: int) -> str:
-    return text.ljust(width) if name in ("layer", "flag") else text.rjust(width)
+    return text.ljust(width) if name in ("layer", "flag", "query", "key") else text.rjust(width)

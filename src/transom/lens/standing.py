@@ -12,8 +12,7 @@ from transom.equations.blocks import Block
 from transom.equations.masks import Causal
 from transom.lens.cut import lowest
 from transom.lens.ear import Outline
-
-CROSS = ("cross", "encoder_attn", "encdec", "enc_dec")  # what modules that look at another sequence are called
+from transom.lens.labels import is_cross
 
 
 class Standing:
@@ -53,7 +52,7 @@ class Standing:
 
 def looks_elsewhere(name: str, module: nn.Module | None, outline: Outline) -> bool:
     """Whether it is cross-attention, by its name or its sizes."""
-    named = any(word in name.lower() for word in CROSS) or getattr(module, "is_cross_attention", False) is True
+    named = is_cross(name) or getattr(module, "is_cross_attention", False) is True
     return named or outline.whole[2] > outline.whole[3]
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from transom.equations.biases import Bias, GivenBias
+from transom.equations.edges import Without
 from transom.equations.masks import Causal, Given, Mask
 from transom.lens.sight import Sight
 from transom.lens.strands import Strand, Stretch
@@ -65,9 +66,20 @@ def stitched(steps: list[Sight]) -> Sight:
         dropout=0.0,
     )
     output, lse = torch.cat([step.output for step in steps], dim=2), torch.cat([step.lse for step in steps], dim=2)
-    whole = Sight(problem, output, lse, unproved=unproved(steps))
+    whole = Sight(problem, output, lse, unproved=unproved(steps), zeroed=whole_zeroed(steps, stretches))
     whole.stretch = Stretch(strand, 0, last)
     return whole
+
+
+def whole_zeroed(steps: Sequence[Sight], stretches: Sequence[Stretch]) -> Without | None:
+    """Where weights were set to 0 after the softmax, at the rows and keys of the whole."""
+    boxes, row = [], 0
+    for step, stretch in zip(steps, stretches, strict=True):
+        rows = range(row, row + step.Q.shape[2])
+        row = rows.stop
+        if isinstance(step.zeroed, Without):
+            boxes += step.zeroed.moved(rows, range(stretch.first, stretch.first + stretch.keys))
+    return Without(tuple(boxes)) if boxes else None
 
 
 def unproved(steps: Sequence[Sight]) -> str:
