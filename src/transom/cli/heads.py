@@ -69,9 +69,14 @@ def run(
 
 
 def stoppable(asked: "Asked") -> "Sums | None":
-    """`measured_texts`, with a word for whoever stops it."""
+    """`measured_texts`, with a word for whoever stops it; a receipt that fails is a finding, and nothing is shown."""
+    from transom.lens.trace import Disproved
+
     try:
         return measured_texts(asked)
+    except Disproved as error:
+        typer.echo(f"transom: {error}", err=True)
+        raise typer.Exit(1) from None
     except KeyboardInterrupt:
         way_on = "the same command goes on from it" if asked.out else "with --out it could go on from here"
         typer.echo(f"transom: stopped; {way_on}", err=True)

@@ -66,7 +66,7 @@ def measured(
         own = sides[two_sided and in_decoder(name)]
         had = available(layer, name, sight, wanted, measures is not None, own[0] is not None)
         if isinstance(sight, Glance):
-            add_statistics(layer, name, sight, had, real)
+            add_statistics(layer, name, sight, had, own[1])
         else:
             line = line_of(name, sight, own, sides[False][1], cross)
             add_bands(layer, name, sight, line, had)
