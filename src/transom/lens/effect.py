@@ -64,16 +64,9 @@ def effect(
     trials = Trials(call, read, whole[None], how, longest, progress)
     target = chosen_target(target, whole)
     near = [arrows[layer].one(head, row, key, how) for layer, head, row, key in places]
-    rows = measured(trials, places, near, target, rule or Rule())
-    rows = rows if tokens is None and targets is None else worded(rows, arrows, tokens, targets)
-    return EffectTable(
-        rows,
-        how,
-        target,
-        value_of(whole, target),
-        None if target is None else float(torch.softmax(whole, dim=-1)[target]),
-        notes(arrows, places, trials.single),
-    )
+    rows = worded(measured(trials, places, near, target, rule or Rule()), arrows, tokens, targets)
+    chance = None if target is None else float(torch.softmax(whole, dim=-1)[target])
+    return EffectTable(rows, how, target, value_of(whole, target), chance, notes(arrows, places, trials.single))
 
 
 def looked(call: Call, read: Callable[[Any], Tensor]) -> tuple[dict[str, Arrows], Tensor]:
@@ -165,7 +158,9 @@ def measured(trials: Trials, places: list[Place], near: list[Arrow], target: int
 def worded(
     rows: list[Effect], arrows: dict[str, Arrows], tokens: Sequence[str] | None, targets: Sequence[str] | None
 ) -> list[Effect]:
-    """The same with the words of query and key."""
+    """The same with the words of query and key, where there are any."""
+    if tokens is None and targets is None:
+        return rows
     words = Trace(tokens, targets)
     for name in dict.fromkeys(row.layer for row in rows):
         words.add(name, arrows[name].sight)
