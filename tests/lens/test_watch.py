@@ -205,7 +205,7 @@ def test_nothing_is_left_behind_also_by_an_exception():
     assert torch._C._dispatch_dump("aten::scaled_dot_product_attention") == before
     assert not modules._has_any_global_hook()
     assert (INSTALLED.users, INSTALLED.library, door.listener) == (0, None, None)
-    assert (EAR.watchers, EAR.modules, EAR.told, EAR.inside) == ([], [], [], None)
+    assert (EAR.watchers, EAR.modules, EAR.told, EAR.inside, EAR.passed) == ([], [], [], None, {})
 
 
 def test_a_model_that_fails_and_is_caught_inside_the_block_does_not_confuse_the_names():
@@ -333,6 +333,27 @@ def test_a_layer_of_pytorch_with_a_forward_of_its_own_is_seen_by_its_weights():
 def test_softmax_elsewhere_is_not_taken_for_attention():
     model = Stack(Plain(), nn.Softmax(dim=-1), nn.Sequential(nn.Linear(14, 14), nn.Softmax(dim=-1)))
     assert both(model, X)[2].names == ["layers.0"]
+
+
+class Mixing(nn.Module):
+    """Attention by hand in a module that does not say so."""
+
+    def forward(self, x):
+        x = x.unflatten(-1, (2, 7)).transpose(1, 2)
+        return ((x @ x.mT).softmax(-1) @ x).transpose(1, 2).flatten(2)
+
+
+def test_a_softmax_of_the_sizes_of_attention_elsewhere_is_told(own_errors):
+    model = Stack(Plain(), Mixing())
+    with pytest.raises(transom.Misfit) as caught, transom.watch(model):
+        model(X)
+    assert str(caught.value) == (
+        "a softmax over (3, 2, 5, 5) ran in 'layers.1', which may be attention but is not named after it; name its"
+        " class so that attention is in it, as in MixingAttention, or leave it out with layers=…"
+    )
+    with transom.watch(model, layers=["layers.0"]) as trace:
+        model(X)
+    assert trace.names == ["layers.0"]
 
 
 def test_what_is_computed_again_for_the_gradient_is_seen_where_it_runs():

@@ -65,6 +65,8 @@ class Ear(threading.local):
         self.to_cut: Cut | None = None  # what the softmax within a kernel is to be cut by
         self.was_cut: Cut | None = None  # what the last softmax was cut by
         self.deaf = False  # a softmax that is heard already
+        # Where a softmax ran that was not taken for attention, and over which sizes, the last of each.
+        self.passed: dict[nn.Module, tuple[int, ...]] = {}
 
     def pop(self) -> None:
         self.modules.pop()

@@ -125,8 +125,11 @@ def overheard_softmax_with_gradients(kernel: Any) -> Callable[..., Any]:
 def tell_softmax(weights: Tensor) -> Tensor:
     if EAR.weights is not None:
         EAR.weights.append(weights)
-    elif EAR.inside is None and EAR.modules and by_hand_in(EAR.modules[-1]):
-        EAR.tell(lambda: of_softmax(weights, EAR.modules[-1]))
+    elif EAR.inside is None and EAR.modules:
+        if by_hand_in(EAR.modules[-1]):
+            EAR.tell(lambda: of_softmax(weights, EAR.modules[-1]))
+        elif not is_multihead(EAR.modules[-1]):
+            EAR.passed[EAR.modules[-1]] = tuple(weights.shape)
     return weights
 
 
@@ -282,4 +285,5 @@ def listening(watcher: Watcher, cutter: Cutter | None = None) -> Iterator[None]:
         if not EAR.watchers:
             EAR.modules.clear()
             EAR.told.clear()
+            EAR.passed.clear()
         INSTALLED.remove()

@@ -10,6 +10,7 @@ from torch import nn
 
 from transom.lens.copies import Copies
 from transom.lens.eager import looks_like_attention
+from transom.lens.ear import EAR
 from transom.lens.glance import Glance
 from transom.lens.grids import found_grid
 from transom.lens.heard import Heard
@@ -111,6 +112,8 @@ def watch(
     watcher = ModelWatcher(model, trace, asked, keep, copies)
     with listening(watcher):
         yield trace
+        passed = dict(EAR.passed)
+    check_passed(watcher, passed)
     check_seen(model, watcher)
     check_layers(watcher)
     check_read(watcher)
@@ -123,6 +126,21 @@ def lay_out(trace: Trace, model: nn.Module, given: tuple[int, int] | None) -> No
     trace.grid = grid = found_grid(model, keys, given)
     if grid is not None and trace.tokens is None and all(grid.covers(*one) for one in keys):
         trace.tokens = [grid.labels()] * whole(trace[0])[0]
+
+
+def check_passed(watcher: ModelWatcher, passed: dict[nn.Module, tuple[int, ...]]) -> None:
+    """Complain about a softmax that has the sizes of an attention, in a module that is not named after one."""
+    keys = {whole(sight)[3] for sight in watcher.trace}
+    for module, sizes in passed.items():
+        name = watcher.paths.get(module)
+        if name is None or len(sizes) != 4 or not (sizes[2] > 1 and (sizes[2] == sizes[3] or sizes[3] in keys)):
+            continue
+        if watcher.layers is None or any(covers(layer, name) for layer in watcher.layers):
+            raise Misfit(
+                f"a softmax over {sizes} ran in {name or WHOLE_MODEL!r}, which may be attention but is not named after"
+                f" it; name its class so that attention is in it, as in {type(module).__name__}Attention, or leave it"
+                " out with layers=…"
+            )
 
 
 def check_seen(model: nn.Module, watcher: ModelWatcher) -> None:
