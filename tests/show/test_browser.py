@@ -107,7 +107,7 @@ def test_a_cell_opens_its_arithmetic_by_mouse_and_by_keyboard(page, tmp_path):
     cell.click()
     shown = page.locator("[popover]:popover-open")
     assert shown.count() == 1
-    assert shown.inner_text().startswith("from fox, at quick: ")
+    assert shown.inner_text().startswith("scores, from fox, at quick: ")
     assert " + " in shown.inner_text()
     page.keyboard.press("Escape")
     assert page.locator("[popover]:popover-open").count() == 0

@@ -87,16 +87,18 @@ def shares(points: np.ndarray) -> list[float]:
 
 
 def vectors() -> Said:
+    """The two that have a weight to speak of one by one, the two that have hardly any as one arrow."""
     every = parts()
     weights = every["weights"][3]
-    order = np.argsort(-weights)[:4]
-    corners = np.concatenate(
-        [np.zeros((1, WIDTH)), np.cumsum([weights[key] * every["V"][key] for key in order], axis=0)]
-    )
+    alone = [key for key in np.argsort(-weights) if weights[key] >= 0.005]
+    rest = [key for key in range(4) if key not in alone]
+    assert len(alone) == len(rest) == 2
+    steps = [weights[key] * every["V"][key] for key in alone] + [sum(weights[key] * every["V"][key] for key in rest)]
+    corners = np.concatenate([np.zeros((1, WIDTH)), np.cumsum(steps, axis=0)])
     points = flat(corners)
     found = [said(share, 1) for share in shares(corners)]
-    for number, key in enumerate(order):
-        found += [said(weights[key], 2), *(said(value, 2) for value in (*points[number], *points[number + 1]))]
+    for number, weight in enumerate([*weights[alone], weights[rest].sum()]):
+        found += [said(weight, 2), *(said(value, 2) for value in (*points[number], *points[number + 1]))]
     return [*found, *(said(value, 2) for value in (*points[0], *points[-1]))]
 
 

@@ -1,4 +1,4 @@
-"""`transom see --steps`: every step of one head with its numbers, one token at a time, down to the arithmetic of one."""
+"""`transom see --steps`: every step of one head with its numbers, one token at a time, down to one cell."""
 
 from collections.abc import Iterator
 from pathlib import Path

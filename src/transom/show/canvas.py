@@ -71,7 +71,7 @@ class Canvas:
             marks += f' paint-order="stroke" stroke="{PAPER}" stroke-width="3.5" stroke-linejoin="round"'
         self.parts.append(f"<text {marks} {inked('fill', ink, ' halo' if halo else '')}>{escape(words)}</text>")
         if not turn:
-            length = long(words, size, mono)
+            length = long(words, size, mono) * (1.12 if bold else 1.0)
             self.reach(x + {"start": length, "middle": length / 2, "end": 0}[anchor], y + size * 0.3)
 
     def rect(self, x: Size, y: Size, width: Size, height: Size, ink: str, *, tip: str = "", edge: str = "") -> None:

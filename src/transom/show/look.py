@@ -26,6 +26,8 @@ class Look:
 
     @cached_property
     def title(self) -> str:
+        if isinstance(self.sight, Worked) and len(self.sight.places) == 1:
+            return self.layer or "the attention"
         head = self.sight.places[self.head] if isinstance(self.sight, Worked) else self.head
         return f"{self.layer}, head {head}" if self.layer else f"head {head}"
 
@@ -69,7 +71,8 @@ def looked(
     rows = labels(tokens, known[0], sizes[2], "queries", "tokens")
     keys = labels(at, same, sizes[3], "keys", "at")
     heads = sight.places if isinstance(sight, Worked) else range(sizes[1])
-    said = f"{heads[place]} of {heads[0]}–{heads[-1]}" if len(heads) > 1 else str(heads[place])
+    alone = "" if isinstance(sight, Worked) else str(heads[place])
+    said = f"{heads[place]} of {heads[0]}–{heads[-1]}" if len(heads) > 1 else alone
     source = Source(model=model, layer=name, head=said, receipt=proved)
     return Look(sight, name, place, row, rows, keys, source)
 

@@ -114,10 +114,10 @@ def cell(grid: Grid, i: int, j: int, mark: str) -> str:
     value, how, at = grid.values[i][j], grid.opens[i][j], f"{mark}-{i}-{j}"
     there = value is not None and math.isfinite(value)
     shade = f' class="h{step(grid, value)}"' if there else ""  # pyright: ignore[reportArgumentType]
-    spoken = escape(grid.spoken(i, j))
+    spoken, name = escape(grid.spoken(i, j)), escape(visible(grid.title.partition(":")[0]))
     return (
         f'<td{shade}><button popovertarget="{at}" aria-label="{spoken}">{written(value, grid.digits)}</button>'
-        f'<div popover id="{at}"><b>{spoken}</b><code>{escape(visible_long(how))}</code></div></td>'
+        f'<div popover id="{at}"><b>{name}, {spoken}</b><code>{escape(visible_long(how))}</code></div></td>'
     )
 
 

@@ -63,7 +63,7 @@ def arrows(
         title=f"The strongest arrows of {look.title}",
         panels=(panel,),
         source=look.source,
-        notes=tuple(told(look, sink, found, total, asked, bool(effects))),
+        notes=(*told(look, sink, found, total, asked), *by_effect(drawn)),
         table=tabled(look, found, effects),
     )
 
@@ -101,18 +101,24 @@ def strongest(
 
 
 def effects_of(effect: Any, look: Look) -> dict[Edge, float]:
-    """Effects by (from, at): as they came, or out of rows that name layer and head."""
+    """Effects by (from, at): as they came, or out of rows that name layer and head, such as those of transom.effect."""
     if effect is None:
         return {}
     if isinstance(effect, Mapping):
         return {(int(row), int(key)): float(value) for (row, key), value in effect.items()}
     rows = [one if isinstance(one, Mapping) else vars(one) for one in getattr(effect, "rows", effect)]
     own = [
-        row
-        for row in rows
-        if row.get("head", look.head) in (look.head, None) and row.get("layer", look.layer) in (look.layer, None)
+        row for row in rows if row.get("head", look.head) == look.head and row.get("layer", look.layer) == look.layer
     ]
-    return {(int(row["query"]), int(row["key"])): float(row["effect"]) for row in own}
+    return {(int(row["query"]), int(row["key"])): worth(row) for row in own}
+
+
+def worth(row: Mapping[str, Any]) -> float:
+    """What an arrow is worth: its effect as it came, else KL in nats, else the change of the output."""
+    found = next((row[name] for name in ("effect", "kl", "change") if row.get(name) is not None), None)
+    if found is None:
+        raise Misfit("a row of effects needs effect, kl or change, but it has none; take the rows of transom.effect")
+    return float(found)
 
 
 def gaps(shown: list[int], size: int) -> tuple[int, ...]:
@@ -120,17 +126,24 @@ def gaps(shown: list[int], size: int) -> tuple[int, ...]:
     return tuple(here - before - 1 for before, here in zip([-1, *shown], shown, strict=False))
 
 
-def told(look: Look, sink: Sinks, found: Any, total: int, asked: list[int], by_effect: bool) -> list[str]:
+def told(look: Look, sink: Sinks, found: Any, total: int, asked: list[int]) -> list[str]:
     notes = sink.notes(look)
     share = sum(weight for _, _, weight in found) / max(1, len(asked))
     size = f"{grouped(len(found))} of {grouped(total)} arrows are drawn"
     of = "the attention left" if sink.renormalised else "the attention"
     notes.append(f"{size}; they cover {percent(share)} of {of} from {grouped(len(asked))} tokens.")
-    if by_effect:
-        notes.append(
-            "Solid arrows matter, faded ones do not: by what knocking them out does to the model. Dotted in text."
-        )
     return notes
+
+
+def by_effect(drawn: tuple[Arrow, ...]) -> list[str]:
+    """What solid and faded mean, and how many arrows nobody tried."""
+    unknown = sum(arrow.effect is None for arrow in drawn)
+    if unknown == len(drawn):
+        return []
+    notes = [
+        "The more solid an arrow, the more knocking it out changes what the model says; faded or dotted means hardly."
+    ]
+    return [*notes, f"{unknown} of these arrows were not knocked out, and are faded too."] if unknown else notes
 
 
 def tabled(look: Look, found: Any, effects: dict[Edge, float]) -> Table:

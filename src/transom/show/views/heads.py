@@ -43,7 +43,7 @@ def heads(
         rows=tuple(name for name, _ in seen),
         columns=tuple(str(head) for head in range(most)),
         tiles=tuple(tiles),
-        measure=STATISTICS.get(measure, measure),
+        measure=measure.replace("_", " ") if measures is not None else STATISTICS[measure],
         heat=heat([value for tile in tiles for row in tile.values for value in row], colours, top=1.0),
     )
     notes = (
@@ -75,8 +75,9 @@ def computed(seen: list[tuple[str, Any]], measure: str, batch: int) -> dict[tupl
 def given(measures: Any, measure: str) -> dict[tuple[Any, int], float | None]:
     """By (layer, head), out of rows that somebody else measured."""
     rows = [one if isinstance(one, Mapping) else vars(one) for one in getattr(measures, "rows", measures)]
+    rows = [{**row, **row["values"]} if isinstance(row.get("values"), Mapping) else row for row in rows]
     if not rows or measure not in rows[0]:
-        known = ", ".join(key for key in (rows[0] if rows else {}) if key not in {"layer", "head"}) or "none"
+        known = ", ".join(key for key in (rows[0] if rows else {}) if key not in {"layer", "head", "values"}) or "none"
         raise Misfit(f"measure must be a column of measures, one of {known}, but got {measure!r}; name one of them")
     return {(row["layer"], int(row["head"])): row[measure] for row in rows}
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from transom.names import Misfit
 from transom.show.look import looked
+from transom.show.numbers import finite
 from transom.show.panels import Grid, heat
 from transom.show.panels.grid import MASKED
 from transom.show.picture import Picture, Source, Table
@@ -48,7 +49,7 @@ def steps(
         found[name]  # an unknown name is told with the nearest
     notes: list[str] = []
     grids = [
-        drawn(step, Window(rows, tokens_shown, columns, digits, opens), notes)
+        drawn(step, Window(rows, tokens_shown, columns, digits, opens), notes, len(found.heads) < 2)
         for step in found
         if wanted is None or step.name in wanted
     ]
@@ -99,7 +100,7 @@ def worked(thing: Any, embedding: Any, parameters: Any, where: dict[str, Any]) -
     return (steps if head is None else steps.narrowed(head)), source, getattr(thing, "title", "Every step")
 
 
-def drawn(step: Any, window: Window, notes: list[str]) -> Grid:
+def drawn(step: Any, window: Window, notes: list[str], alone: bool) -> Grid:
     """One step as a grid: the rows and columns asked for."""
     values = step.values
     by_key = step.name in BY_KEY
@@ -118,7 +119,7 @@ def drawn(step: Any, window: Window, notes: list[str]) -> Grid:
         if window.opens
         else ()
     )
-    head = "" if step.head is None else f" (head {step.head})"
+    head = "" if step.head is None or alone else f" (head {step.head})"
     return Grid(
         rows=tuple(step.rows[i] for i in rows),
         columns=tuple(step.columns[j] for j in columns),
@@ -128,9 +129,15 @@ def drawn(step: Any, window: Window, notes: list[str]) -> Grid:
         equation=step.equation,
         down="from" if by_key else "",
         across="at" if by_key else "",
-        digits=window.digits,
+        digits=fitting(flat, window.digits),
         opens=opens,
     )
+
+
+def fitting(values: list[float | None], most: int) -> int:
+    """As few decimals as say the same: none for whole numbers."""
+    there = finite(values)
+    return next((digits for digits in range(most) if all(round(one, digits) == one for one in there)), most)
 
 
 def number(value: float) -> float | None:

@@ -10,6 +10,8 @@ from transom.show.picture import Picture, Table
 from transom.show.projection import projected
 from transom.show.visible import visible
 
+LEAST = 0.005  # a weight that is not printed as 0.00
+
 
 def vectors(thing: Any, *, row: int = -1, most: int = 8, start: Any = None, **where: Any) -> Picture:
     """Each value times its weight as an arrow, head to tail, and the sum that the head gives; for one token, `row`.
@@ -31,8 +33,9 @@ def vectors(thing: Any, *, row: int = -1, most: int = 8, start: Any = None, **wh
             f"start should be a vector of d_value={V.shape[1]} numbers, but has shape {begin.shape}; leave it out"
         )
     order = [int(key) for key in np.argsort(-weights, kind="stable") if weights[key] > 0]
-    parts = [(look.keys[key], float(weights[key]), weights[key] * V[key]) for key in order[:most]]
-    rest = order[most:]
+    alone = [key for key in order[:most] if weights[key] >= LEAST] or order[:1]
+    parts = [(look.keys[key], float(weights[key]), weights[key] * V[key]) for key in alone]
+    rest = order[len(alone) :]
     if rest:
         parts.append((f"{len(rest)} more", float(weights[rest].sum()), weights[rest] @ V[rest]))
     corners = np.cumsum([begin, *(part for _, _, part in parts)], axis=0)
@@ -44,8 +47,8 @@ def vectors(thing: Any, *, row: int = -1, most: int = 8, start: Any = None, **wh
     ]
     arrows.append(Vector("sum" if start is None else "from start to sum", points[0], points[-1], "whole"))
     name = visible(look.rows[place])
-    share = percent(float(weights[order[:most]].sum()))
-    shown = f"The {len(parts) - bool(rest)} strongest of {len(order)} values stand alone: {share} of the weight."
+    share = percent(float(weights[alone].sum()))
+    shown = f"The {len(alone)} strongest of {len(order)} values stand alone: {share} of the weight."
     rows = tuple((label, weight, *map(float, part)) for label, weight, part in parts)
     return Picture(
         view="vectors",

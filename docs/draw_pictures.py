@@ -1,0 +1,85 @@
+"""Draws docs/pictures anew, from the lessons and the translator that come with Transom: `make screenshots`."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import transom
+from transom.cli.any_model import opened
+from transom.lessons.shelf import shipped
+from transom.show import Picture, draw
+
+FOLDER = Path(__file__).parent / "pictures"
+SENTENCE = "I know where she lives."
+LAYER, HEAD = "decoder.blocks.2.cross", 0
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+
+
+def translated() -> tuple[Any, Any, transom.Trace]:
+    """The translator, what it was given, and every attention while it translated."""
+    found = opened()
+    fed = found.encode(SENTENCE)
+    with transom.watch(found.model, tokens=fed.tokens) as trace:
+        found.run(fed)
+    trace.targets = [*fed.targets, fed.written[-1]]
+    return found, fed, trace
+
+
+def arrows() -> Picture:
+    """The strongest arrow of each word, with what the word's chance loses without it."""
+    found, fed, trace = translated()
+    effects = {}
+    for row, key in enumerate(trace[LAYER].weights(batch=0, head=HEAD).argmax(dim=-1).tolist()):
+        table = transom.effect(
+            found.model, fed.inputs, edges=[(LAYER, HEAD, row, key)], output=lambda logits, row=row: logits[:, row]
+        )
+        effects[row, key] = table.rows[0].kl or 0.0
+    return draw("arrows", trace, layer=LAYER, head=HEAD, model="en-fr", effect=effects, predicted=True)
+
+
+# Each picture by its file: how it is drawn, and whether it is the same on every machine.
+PICTURES: dict[str, tuple[Callable[[], Picture], bool]] = {
+    "steps.svg": (lambda: draw("steps", shipped("three-tokens")), True),
+    "sequence.svg": (lambda: draw("sequence", shipped("three-tokens"), rows=0), True),
+    "vectors.svg": (lambda: draw("vectors", shipped("blue-cute-creature")), True),
+    "matrix.svg": (
+        lambda: draw("matrix", translated()[2], layer=LAYER, head=HEAD, model="en-fr", predicted=True),
+        False,
+    ),
+    "arrows.svg": (arrows, False),
+    "heads.svg": (lambda: draw("heads", translated()[2], model="en-fr"), False),
+}
+
+
+def photographed(path: Path) -> None:
+    """The page of the first lesson's steps, with one cell open, as Chromium shows it."""
+    from playwright.sync_api import sync_playwright
+
+    found = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if found is None:
+        sys.exit(f"{path.name} needs Chromium, but there is none; install it, or leave that picture as it is")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
+        page_file = draw("steps", shipped("three-tokens"), only=["Q", "K", "scores", "weights"]).save(
+            Path(folder) / "page.html"
+        )
+        browser = play.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 900, "height": 620})
+        page.goto(page_file.as_uri())
+        page.get_by_role("button", name="from sat, at cat").last.click()
+        page.screenshot(path=path)
+        browser.close()
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, (drawn, _) in PICTURES.items():
+        print(drawn().save(FOLDER / name))
+    photographed(FOLDER / "page.png")
+    print(FOLDER / "page.png")
+
+
+if __name__ == "__main__":
+    main()
