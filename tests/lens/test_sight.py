@@ -264,3 +264,14 @@ def test_what_cannot_be_shown_is_said(name, own_errors):
     with pytest.raises(transom.Misfit) as error:
         ask(seen("plain"))
     assert str(error.value) == message
+
+
+def test_a_receipt_of_some_rows_says_so_and_finds_what_is_wrong_in_them():
+    sight = transom.sight(torch.randn(1, 3, 29, 5), torch.randn(1, 3, 31, 5), torch.randn(1, 3, 31, 7))
+    receipt = sight.receipt(rows=3)
+    assert receipt.holds
+    assert str(receipt).endswith("(3 of 29 rows tried)")
+    assert sight.receipt(rows=29) == sight.receipt()
+    sight.output[0, 2, 14, 1] += 1.0
+    assert sight.receipt(rows=3).fails
+    assert sight.receipt(rows=3).difference == pytest.approx(1.0, abs=1e-4)

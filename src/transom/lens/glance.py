@@ -40,7 +40,7 @@ class Glance(Sight):
             "this needs Q, K and V, but only statistics of the attention were kept; watch with keep='qkv' to have them"
         )
 
-    def receipt(self) -> Receipt:
+    def receipt(self, rows: int | None = None) -> Receipt:
         """The receipt as it was when the attention went by."""
         return self.proof
 

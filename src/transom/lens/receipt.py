@@ -16,12 +16,14 @@ from transom.lens.kept import Joined, Kept
 class Receipt:
     """The largest |Σⱼ weight · value − output| over all rows, and what it is held to.
 
-    `unproved` says why, where the output cannot be made again; such a receipt neither holds nor fails.
+    `unproved` says why, where the output cannot be made again; such a receipt neither holds nor fails. `part` says how
+    many rows were tried, where it was not all of them.
     """
 
     difference: float
     tolerance: float
     unproved: str = ""
+    part: str = ""
 
     @property
     def holds(self) -> bool:
@@ -34,7 +36,8 @@ class Receipt:
     def __str__(self) -> str:
         if self.unproved:
             return f"not checkable: {self.unproved}"
-        return f"{'holds' if self.holds else 'FAILS'}: {self.difference:.1e} of {self.tolerance:.1e}"
+        tried = f" ({self.part})" if self.part else ""
+        return f"{'holds' if self.holds else 'FAILS'}: {self.difference:.1e} of {self.tolerance:.1e}{tried}"
 
 
 def checked(kept: Kept) -> Receipt:
@@ -45,10 +48,25 @@ def checked(kept: Kept) -> Receipt:
         return joined_checked(kept, kept.joined)
     problem, worst = kept.problem, 0.0
     for band in bands(problem):
-        real = kept.output[band.batch, band.heads, band.rows].detach()
-        again = heads_again(kept, band)
+        place = (band.batch, band.heads, band.rows)
+        real = kept.output[place].detach()
+        again = as_undefined(heads_again(kept, band), real, kept.lse[place])
         worst = max(worst, apart(again, real.to(again.dtype)))
     return Receipt(worst, tolerance(kept))
+
+
+def sampled(kept: Kept, rows: int) -> Receipt:
+    """The same for some rows alone, spread evenly: at great lengths all of them would cost as much as the attention."""
+    queries = kept.problem.whole[2]
+    if kept.unproved or kept.joined is not None or queries <= rows:
+        return checked(kept)
+    places = torch.linspace(0, queries - 1, rows, device=kept.problem.Q.device).round().long()
+    worst = 0.0
+    for head in range(kept.problem.whole[1]):
+        block = kept.problem.block().narrowed(heads=slice(head, head + 1), rows=places)
+        again = heads_again(kept, block)
+        worst = max(worst, apart(again, kept.output[:, head : head + 1, places].detach().to(again.dtype)))
+    return Receipt(worst, tolerance(kept), part=f"{rows} of {queries} rows tried")
 
 
 def joined_checked(kept: Kept, used: Joined) -> Receipt:
@@ -60,6 +78,7 @@ def joined_checked(kept: Kept, used: Joined) -> Receipt:
     made, real = joined(again, used.W_O.mT.to(again.dtype)), used.output.to(again.dtype)
     if used.bias is not None:
         made = made + used.bias.to(again.dtype)
+    made = as_undefined(made, real, kept.lse.amin(dim=1))
     if used.real is not None:
         made, real = made[used.real], real[used.real]
     reach = float(used.W_O.abs().sum(dim=1).max())
@@ -73,6 +92,11 @@ def heads_again(kept: Kept, band: Block) -> Float[Tensor, "batch heads rows d_va
     """A band of the output from the weights that would be shown."""
     weights, scaled = kept.block_weights(band), kept.problem.dropout_factors(band)
     return safe_context(weights if scaled is None else weights * scaled, kept.problem.values_of(band))
+
+
+def as_undefined(again: Tensor, real: Tensor, lse: Float[Tensor, "*any rows"]) -> Tensor:
+    """NaN where a row may look nowhere and the model made NaN of it, as a plain softmax does of nothing."""
+    return torch.where((lse == -torch.inf)[..., None] & real.isnan(), torch.nan, again)
 
 
 def apart(again: Tensor, real: Tensor) -> float:

@@ -14,7 +14,7 @@ from transom.lens.asked import Asked, places
 from transom.lens.kept import Kept
 from transom.lens.pooled import Map, pooled
 from transom.lens.positions import check_distance, first_position
-from transom.lens.receipt import Receipt, checked
+from transom.lens.receipt import Receipt, checked, sampled
 from transom.lens.statistics import Statistics, Top, first_of, gathered, strongest
 from transom.names import Drawable, Misfit, spelled
 
@@ -98,10 +98,10 @@ class Sight(Kept, Drawable):
         with torch.no_grad():
             return pooled(self, head, cells, pool, (rows, keys), batch)
 
-    def receipt(self) -> Receipt:
-        """How far the weights are from making the output, and the tolerance that is held to."""
+    def receipt(self, rows: int | None = None) -> Receipt:
+        """How far the weights are from making the output, and the tolerance that is held to; by some rows if asked."""
         with torch.no_grad():
-            return checked(self)
+            return checked(self) if rows is None else sampled(self, rows)
 
     @cached_property
     def statistics(self) -> Statistics:

@@ -1,8 +1,10 @@
 """The server: uvicorn on loopback, with deadlines for those who come and go slowly."""
 
 import asyncio
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from transom.names import Misfit
@@ -85,11 +87,18 @@ def server_of(gate: Any, desk: Desk) -> "uvicorn.Server":
                 self.transport.close()
 
     class Closing(uvicorn.Server):
-        """Lets the streams know that the end has come."""
+        """Ends its streams, and then itself, when a signal comes; that is no failure."""
 
-        def handle_exit(self, sig: int, frame: Any) -> None:
-            asyncio.get_running_loop().call_soon_threadsafe(desk.closing.set)
-            super().handle_exit(sig, frame)
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            loop = asyncio.get_running_loop()
+            for one in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(one, self.leave)
+            yield
+
+        def leave(self) -> None:
+            self.should_exit = True
+            desk.closing.set()
 
     config = uvicorn.Config(
         gate,

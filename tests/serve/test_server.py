@@ -1,0 +1,152 @@
+"""The server as a process: slow and dead clients, large bodies, a full queue, and a quick end."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import torch
+
+import transom
+from transom.cli import main
+from transom.names import Misfit
+from transom.serve import work
+from transom.serve.server import bound, names_of
+
+KEYS = 30_011  # its map takes some seconds
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    torch.manual_seed(41)
+    found = transom.Trace()
+    found.add("layer.0", transom.sight(*(torch.randn(1, 1, KEYS, 4) for _ in range(3))))
+    path = tmp_path_factory.mktemp("served") / "run.safetensors"
+    found.save(path)
+    return path
+
+
+class Server:
+    def __init__(self, trace):
+        command = [sys.executable, "-m", "transom", "serve", str(trace), "--port", "0", "--json"]
+        env = os.environ | {"OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        parts = urlsplit(json.loads(self.process.stdout.readline())["address"])
+        self.port, self.token = parts.port, parse_qs(parts.query)["token"][0]
+
+    def ask(self, path, method="GET", body=None, **heads):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request(method, path, body, {"Authorization": f"Bearer {self.token}", **heads})
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        return answer.status, content
+
+    def stop(self):
+        """Ask it to end; gives its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(20)
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return code
+
+
+@pytest.fixture
+def server(trace):
+    found = Server(trace)
+    yield found
+    if found.process.poll() is None:
+        found.stop()
+
+
+@pytest.mark.slow
+def test_an_open_stream_does_not_hold_up_the_end(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("GET", "/api/runs/1/0/overview", headers={"Authorization": f"Bearer {server.token}"})
+    answer = connection.getresponse()
+    assert answer.getheader("Content-Type").startswith("text/event-stream")
+    assert json.loads(answer.readline().removeprefix(b"data: "))["share"] < 1
+    assert server.stop() == 0
+    assert b'"ready"' not in answer.read(), "the map was not waited for"
+    connection.close()
+
+
+@pytest.mark.slow
+def test_large_bodies_slow_heads_and_dead_clients_are_let_go(server):
+    assert server.ask("/api/runs", "POST", b"x" * 2**21, **{"Content-Type": "application/json"})[0] == 413
+    dead = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
+    for one in dead:
+        one.sendall(b"GET / HTTP/1.1\r\nHost: ")
+    assert server.ask("/api/state")[0] == 200
+    huge = socket.create_connection(("127.0.0.1", server.port))
+    huge.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000)
+    assert huge.recv(64).startswith(b"HTTP/1.1 4")
+    huge.close()
+    dead[0].settimeout(15)
+    assert dead[0].recv(64) == b"", "it hung up on a head that never ended"
+    for one in dead:
+        one.close()
+    assert server.ask("/api/state")[0] == 200
+
+
+@pytest.mark.slow
+def test_work_that_nobody_waits_for_is_let_go(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("GET", "/api/runs/1/0/tile?level=6", headers={"Authorization": f"Bearer {server.token}"})
+    time.sleep(0.3)
+    connection.close()
+    status, _ = server.ask("/api/runs/1/0/weights?rows=2&keys=2")
+    assert status == 200
+
+
+def test_a_full_queue_refuses_and_a_client_that_has_gone_is_not_served():
+    worker, gate, done = work.Worker(longest=2), threading.Event(), []
+    running = worker.give(lambda job: gate.wait(10))
+    while worker.jobs.qsize():
+        time.sleep(0.001)
+    left = worker.give(lambda job: done.append("left"))
+    kept = worker.give(lambda job: done.append("kept"))
+    with pytest.raises(work.Busy):
+        worker.give(lambda job: None)
+    left.gone.set()
+    gate.set()
+    assert running.result.result(10)
+    kept.result.result(10)
+    with pytest.raises(work.Cancelled):
+        left.result.result(10)
+    assert done == ["kept"]
+    worker.close()
+    assert not worker.thread.is_alive()
+
+
+def test_a_port_that_is_taken_is_told(own_errors):
+    taken = bound("127.0.0.1", 0)
+    taken.listen()
+    port = taken.getsockname()[1]
+    with pytest.raises(Misfit) as caught:
+        bound("127.0.0.1", port)
+    assert str(caught.value) == (
+        f"port {port} on 127.0.0.1 cannot be had (Address already in use); choose another with --port, or --port 0 for"
+        " any that is free"
+    )
+    taken.close()
+
+
+def test_what_a_browser_may_call_us():
+    assert names_of("127.0.0.1", 7) == ["127.0.0.1:7", "localhost:7", "[::1]:7"]
+    assert names_of("192.0.2.1", 7) == ["192.0.2.1:7"]
+
+
+def test_other_machines_are_let_in_only_if_that_is_said(capsys):
+    assert main(["serve", "--host", "0.0.0.0"]) == 2
+    assert capsys.readouterr().err == (
+        "transom: --host 0.0.0.0 would let other machines in; add --allow-remote if that is meant, and give the address"
+        " with its token only to those who may\n"
+    )
