@@ -19,7 +19,7 @@ NUMBERS = range(1, len(paths()) + 1)
 COVERED = {  # what the path must cover
     "three-tokens": "steps",
     "six-words": "arrows",
-    "why-scaling": "histogram",
+    "why-scaling": "curves",
     "soft-hash-table": "rows",
     "blue-cute-creature": "vectors",
     "masked": "matrix",
@@ -105,7 +105,7 @@ def test_projections_are_the_product_of_what_the_file_says(which):
 
 
 def test_the_scaling_experiment_by_plain_floats():
-    steps = shipped("why-scaling").steps()
+    steps = shipped("why-scaling").steps("two scores of a note")
     for row, divisor in (("unscaled", 1.0), ("scaled", 2.0)):
         p = math.exp(6 / divisor) / (math.exp(6 / divisor) + math.exp(4 / divisor))
         assert steps["gradient"].values[steps["gradient"].rows.index(row)] == pytest.approx(
@@ -116,7 +116,7 @@ def test_the_scaling_experiment_by_plain_floats():
 def test_the_gradient_is_the_one_of_autograd():
     raw = torch.tensor([6.0, 4.0], dtype=torch.float64, requires_grad=True)
     torch.softmax(raw / 2, dim=0)[0].backward()
-    found = shipped("why-scaling").steps()["gradient"]
+    found = shipped("why-scaling").steps("two scores of a note")["gradient"]
     assert float(raw.grad[0]) == pytest.approx(found.values[1, 3], rel=1e-12)
 
 

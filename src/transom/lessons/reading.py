@@ -84,8 +84,15 @@ def lesson(table: Table, name: str) -> Lesson:
         cases=cases,
         claims=claims,
         closing=table.words("closing", "").strip(),
-        draws=dict(table.table("draws").settings),
+        draws={name: simple(value) for name, value in table.table("draws").settings.items()},
     )
+
+
+def simple(value: Any) -> Any:
+    """An option of a view: numbers as Python has them."""
+    if isinstance(value, list):
+        return [simple(one) for one in value]
+    return float(value) if isinstance(value, Decimal) else value
 
 
 def limited(table: Table, name: str, most: int) -> list[Table]:
