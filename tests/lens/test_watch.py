@@ -110,6 +110,21 @@ def test_multihead_attention_agrees_with_its_own_weights(fast, masks):
     assert torch.allclose(trace[0].weights(), own, atol=1e-6)
 
 
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("fast", [True, False], ids=["fast path", "by hand"])
+def test_a_row_that_may_look_nowhere_does_not_spoil_the_receipt(fast, need_weights):
+    model, nothing = attention().eval(), torch.zeros(3, 5, dtype=torch.bool)
+    nothing[0] = True
+    with torch.set_grad_enabled(not fast), transom.watch(model) as trace:
+        output, _ = model(X, X, X, key_padding_mask=nothing, need_weights=need_weights)
+    assert output[0].isnan().all() or not (fast or need_weights), "PyTorch's own answer"
+    assert trace[0].receipt().holds
+    assert (trace[0].weights(batch=0) == 0).all()
+    if trace[0].joined is not None:
+        trace[0].joined.output[1, 2, 3] = torch.nan
+        assert trace[0].receipt().fails, "a NaN elsewhere is none of ours"
+
+
 def test_float_masks_of_multihead_attention_are_added():
     model = attention()
     bias, padding = torch.randn(6, 5, 5), torch.zeros(3, 5)
