@@ -21,7 +21,7 @@ from transom.run.training import Training
 # What may change between two starts of the same run: how far it goes, how often it is looked at, on what it runs.
 FREE = {"folder", "judge"}
 FREE_OF_TRAIN = {"updates", "epochs", "threads", "wrapping", "report_every", "judge_every", "checkpoint_every"}
-FREE_OF_TRAIN |= {"keep", "average", "tensorboard"}
+FREE_OF_TRAIN |= {"keep", "average", "tensorboard", "compile"}
 FIXED_OF_TRAIN = set(Train.__struct_fields__) - FREE_OF_TRAIN
 
 

@@ -82,6 +82,7 @@ class Train(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     clip: Annotated[float, Meta(ge=0.0)] = 1.0
     smoothing: Share = 0.0
     precision: str = "float32"
+    compile: bool = False
     wrapping: str = "ddp"
     threads: Count = 0
     report_every: Some = 50

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from transom.models import Model
 from transom.names import Misfit
+from transom.run.compiled import compile_blocks
 from transom.run.optimizers import optimizer, set_rate
 from transom.run.parallel import World
 from transom.run.precision import Precision
@@ -57,6 +59,8 @@ class Training:
         self.precision = Precision(recipe.train.precision, world.device)
         torch.manual_seed(seed_of(recipe.seed, 0))
         self.model: Model = task.new_model().to(world.device)
+        if recipe.train.compile:
+            compile_blocks(self.model)
         self.wrapped = world.wrapped(self.model, recipe.train.wrapping)
         chosen = recipe.optimizer
         self.optimizer = optimizer(
@@ -145,7 +149,9 @@ class Training:
     def judged(self) -> Measures:
         """The model on held-out data; remembers whether it is the best so far."""
         self.model.eval()
-        with torch.no_grad(), self.world.whole(self.wrapped):
+        # Judging is rare and comes in other shapes: it is not worth compiling for.
+        as_written = torch.compiler.set_stance("force_eager") if self.recipe.train.compile else nullcontext()
+        with torch.no_grad(), self.world.whole(self.wrapped), as_written:
             measures = self.task.judged(self.model, self.noted)
         standing = self.standing
         if measures.better(standing.best):
@@ -179,6 +185,8 @@ class Training:
 
 def check_together(recipe: Recipe, world: World) -> None:
     """Complain about what does not go together on several processes."""
+    if world.size > 1 and recipe.train.compile:
+        raise Misfit(f"train.compile is for one process, but there are {world.size}; leave it out")
     if world.size > 1 and recipe.train.precision == "float16" and recipe.train.wrapping == "fsdp":
         raise Misfit(
             "train.precision = 'float16' needs one loss scale for all processes, which train.wrapping = 'fsdp' does not"
