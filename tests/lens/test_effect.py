@@ -66,6 +66,7 @@ def by_hand(model, how, head, query, key):
         "weight": a,
         "norm": (slice_of @ (a * v)).norm(),
         "contribution": a * (v @ o) / (o @ o),
+        "pull": W_O[target, 3 * head : 3 * head + 3] @ (a * v) if query == 2 else torch.zeros(()),
         "local_change": moved.norm(),
         "change": logits[1][target] - logits[0][target],
         "probability_change": q[target] - p[target],
@@ -149,6 +150,34 @@ MODELS = {
 }
 
 
+def test_the_pull_is_the_slope_of_the_target_where_an_arrow_fades():
+    """Against a finite difference: the head's output with a little of one arrow taken away, by hand."""
+    edge = ("stack.blocks.0.attention", 1, 3, 1)
+    (row,) = transom.effect(DECODER, TOKENS, [edge])
+    attention, found = DECODER.get_submodule(edge[0]), []
+    with torch.no_grad(), transom.watch(DECODER) as trace:
+        target = int(DECODER(TOKENS)[0, -1].argmax())
+    sight = trace[edge[0]]
+    moved = sight.weights(batch=0, head=1, rows=3, keys=1) * sight.V[0, 0, 1]
+    for step in (-0.05, 0.05):
+
+        def faded(module, given, step=step):
+            heads = given[0].clone()
+            heads[0, 3, 4:8] += step * moved
+            return (heads,)
+
+        handle = attention.W_O.register_forward_pre_hook(faded)
+        with torch.no_grad():
+            found.append(float(DECODER(TOKENS)[0, -1, target]))
+        handle.remove()
+    assert row.pull == pytest.approx((found[1] - found[0]) / 0.1, rel=0.02, abs=1e-4)
+    frozen = [parameter.requires_grad_(False) for parameter in DECODER.parameters()]
+    assert transom.effect(DECODER, TOKENS, [edge]).rows[0].pull == pytest.approx(row.pull)
+    assert transom.effect(DECODER, TOKENS, [edge], gradient=False).rows[0].pull is None
+    for parameter in frozen:
+        parameter.requires_grad_(True)
+
+
 @pytest.mark.parametrize("how", ["before", pytest.param("after", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", MODELS)
 def test_many_edges_in_one_run_change_what_each_changes_alone(kind, how):
@@ -181,7 +210,7 @@ def test_by_default_the_strongest_arrows_of_the_last_query_by_weight_and_by_norm
 
 def test_an_arrow_that_is_masked_changes_nothing():
     (row,) = transom.effect(DECODER, (TOKENS,), [(0, 1, 2, 5)])
-    assert (row.weight, row.norm, row.local_change, row.change, row.probability_change, row.kl) == (0.0,) * 6
+    assert (row.weight, row.norm, row.pull, row.local_change, row.change, row.kl) == (0.0,) * 6
 
 
 def test_flags_follow_the_rule():
@@ -203,7 +232,7 @@ def test_the_table_as_json_csv_and_text():
     assert [float(line["weight"]) for line in lines] == [row.weight for row in table]
     text = str(table).splitlines()
     assert " ".join(text[0].split()) == (
-        "layer head query key weight norm contribution local change probability kl flag"
+        "layer head query key weight norm contribution pull local change probability kl flag"
     )
     assert len({len(line) for line in text[1:4]} | {len(text[1])}) <= 2
     assert text[4].startswith("change, probability: of token 2, logit ")

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transom.lens.projections import Projected
+from transom.lens.projections import Projection
 from transom.lens.sight import Sight
 
 WHOLE = 1e-5  # rows that sum to 1 but for rounding
@@ -20,13 +20,16 @@ class Arrow:
     norm: float | None  # ‖weight · value W_O‖: what it moved
     contribution: float | None  # weight · ⟨value, output⟩ / ‖output‖²: its share of what the head found, signed
     local_change: float | None  # ‖(output without it − output) W_O‖
+    pull: float | None = None  # weight · ⟨value, gradient⟩: what it adds to the target, to first order
 
 
 class Arrows:
-    """The arrows of one attention, its first sequence; `project` is its W_O, or None where that is not known."""
+    """The arrows of one attention, its first sequence; `projection` is its W_O, or None where that is not known."""
 
-    def __init__(self, sight: Sight, project: Projected | None) -> None:
-        self.sight, self.project = sight, project
+    def __init__(self, sight: Sight, projection: Projection | None) -> None:
+        self.sight, self.projection = sight, projection
+        self.project = None if projection is None else projection.project
+        self.gradient: Float[Tensor, "queries any"] | None = None  # of the target, by all heads' output side by side
         self.blind = sight.V.shape[3] == 0
 
     def through(self, head: int, vectors: Float[Tensor, "any d_value"]) -> Float[Tensor, "any any2"]:
@@ -48,14 +51,22 @@ class Arrows:
         if self.blind:
             return Arrow(float(weight), None, None, None)
         if weight == 0.0:
-            return Arrow(0.0, 0.0, 0.0, 0.0)
+            return Arrow(0.0, 0.0, 0.0, 0.0, None if self.gradient is None else 0.0)
         V, output = self.values(head), self.sight.output[0, head, query].detach().double()
         value = V[key]
         change = -weight * value if how == "after" else removed(row, key, V, output)
         length = output.square().sum()
         share = weight * (value @ output) / length if length > 0 else torch.zeros(())
         norms = self.through(head, torch.stack([weight * value, change])).norm(dim=-1)
-        return Arrow(float(weight), float(norms[0]), float(share), float(norms[1]))
+        return Arrow(
+            float(weight), float(norms[0]), float(share), float(norms[1]), self.pull(head, query, weight * value)
+        )
+
+    def pull(self, head: int, query: int, moved: Float[Tensor, " d_value"]) -> float | None:
+        if self.gradient is None:
+            return None
+        width = len(moved)
+        return float(self.gradient[query, head * width : (head + 1) * width] @ moved)
 
     def of_row(self, query: int) -> tuple[Float[Tensor, "heads keys"], Float[Tensor, "heads keys"] | None]:
         """All weights of a row, and all norms ‖weight · value W_O‖, head by head."""

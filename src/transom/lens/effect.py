@@ -13,7 +13,7 @@ from transom.lens.edge import Edge, as_edge
 from transom.lens.effect_table import Effect, EffectTable, Rule
 from transom.lens.knock_out import HOWS, How
 from transom.lens.outcome import Output, divergence, reading
-from transom.lens.projections import projections
+from transom.lens.projections import projections, pulls
 from transom.lens.trace import Trace, nearest, some
 from transom.lens.trials import Call, Trials
 from transom.lens.watch import covers, watch
@@ -40,6 +40,7 @@ def effect(
     rule: Rule | None = None,
     tokens: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
+    gradient: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> EffectTable:
     """What each edge is for: its weight, what it moved, and the real change of the model's output without it.
@@ -51,6 +52,7 @@ def effect(
     target     the token whose logit and probability are reported; by default the likeliest
     how        knocked out "before" the softmax (the other keys share the weight) or "after" it
     tokens     the words of the sequence, for the table; targets: those that the decoder of an encoder–decoder reads
+    gradient   whether to run the model once with gradients, for `pull`; False saves the memory that takes
     progress   called with how many edges are done, and of how many
     """
     if how not in HOWS:
@@ -63,6 +65,8 @@ def effect(
     longest = max(max(one.sight.problem.whole[2:]) for one in arrows.values())
     trials = Trials(call, read, whole[None], how, longest, progress)
     target = chosen_target(target, whole)
+    if gradient:
+        pulled(call, read, arrows, target)
     near = [arrows[layer].one(head, row, key, how) for layer, head, row, key in places]
     rows = worded(measured(trials, places, near, target, rule or Rule()), arrows, tokens, targets)
     chance = None if target is None else float(torch.softmax(whole, dim=-1)[target])
@@ -75,6 +79,18 @@ def looked(call: Call, read: Callable[[Any], Tensor]) -> tuple[dict[str, Arrows]
         whole = read(call())
     check(trace, whole)
     return {name: Arrows(sight, found.get(name)) for name, sight in trace.items()}, whole[0]
+
+
+def pulled(call: Call, read: Callable[[Any], Tensor], arrows: dict[str, Arrows], target: int | None) -> None:
+    """Tell each attention which way its heads pull: the gradient of the target by what goes into W_O."""
+
+    def number() -> Tensor:
+        found = read(call.with_gradients())[0]
+        return found if target is None else found[target]
+
+    found = pulls(number, {name: one.projection for name, one in arrows.items() if one.projection is not None})
+    for name, gradient in found.items():
+        arrows[name].gradient = gradient
 
 
 def check(trace: Trace, whole: Tensor) -> None:
@@ -150,7 +166,7 @@ def measured(trials: Trials, places: list[Place], near: list[Arrow], target: int
         pair = next(ran) if one.weight > 0.0 else (trials.whole, trials.whole)
         change, probability, kl = compared(*pair, target)
         flag = rule.flag(one.weight, share(change, pair[0]) if kl is None else kl)
-        numbers = (one.weight, one.norm, one.contribution, one.local_change)
+        numbers = (one.weight, one.norm, one.contribution, one.pull, one.local_change)
         rows.append(Effect(*place, *numbers, change, probability, kl, flag))
     return rows
 

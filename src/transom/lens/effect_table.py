@@ -35,6 +35,9 @@ class Effect:
     weight: float  # what the head read
     norm: float | None  # ‖weight · value W_O‖: what it moved
     contribution: float | None  # its signed share of the head's output; those of a row sum to 1
+    pull: (
+        float | None
+    )  # what it adds to the target's logit, or to the output, to first order: weight · ⟨value, gradient⟩
     local_change: float | None  # ‖change of the head's output without it, through W_O‖, in closed form
     change: float  # of the target's logit, or of the output, when it is knocked out
     probability_change: float | None  # of the target
@@ -119,7 +122,7 @@ def cell(name: str, value: object) -> str:
         return "–"
     if not isinstance(value, float):
         return str(value)
-    sign = "+" if name in ("change", "probability_change") else ""
+    sign = "+" if name in ("pull", "change", "probability_change") else ""
     return f"{value:.1e}" if name == "kl" and 0.0 < value < 5e-5 else f"{value:{sign}.4f}"
 
 

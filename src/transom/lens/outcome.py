@@ -23,7 +23,7 @@ def reading(output: Output) -> Callable[[Any], Tensor]:
                 "output must give logits (batch, vocabulary) or a number per sequence (batch), but it gave"
                 f" {came}; pick one position, as in lambda result: result.logits[:, -1]"
             )
-        return found.detach().double()
+        return found.double()
 
     return read
 

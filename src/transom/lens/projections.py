@@ -1,7 +1,11 @@
-"""The output projection of each attention, found by what goes into it: W_O takes the heads just as they came."""
+"""The output projection of each attention, found by what goes into it: W_O takes the heads just as they came.
+
+There the heads can be asked as well which way they pull: what a number made of the model's output gains by each.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,8 +20,16 @@ from transom.lens.trace import Trace
 Projected = Callable[[Tensor], Tensor]  # (any, heads · d_value) → (any, d_out), without the bias
 
 
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """W_O of one attention as a linear map, and the module that it is, where it is one."""
+
+    project: Projected
+    module: nn.Module | None = None
+
+
 @contextmanager
-def projections(model: nn.Module, trace: Trace) -> Iterator[dict[str, Projected]]:
+def projections(model: nn.Module, trace: Trace) -> Iterator[dict[str, Projection]]:
     """While the model runs and is watched, the projection of each attention under its name, where one is found."""
     own, found = set(model.modules()), {}
 
@@ -26,7 +38,7 @@ def projections(model: nn.Module, trace: Trace) -> Iterator[dict[str, Projected]
             return
         name, sight = trace.seen[-1]
         if name not in found and module.weight.dim() == 2 and takes(given[0], sight):  # pyright: ignore[reportCallIssue]
-            found[name] = linear(module)
+            found[name] = Projection(linear(module), module)
 
     handle = register_module_forward_pre_hook(hook)
     try:
@@ -35,7 +47,7 @@ def projections(model: nn.Module, trace: Trace) -> Iterator[dict[str, Projected]
         handle.remove()
     for name, sight in trace.items():
         if name not in found and (held := held_by(model, name, sight)) is not None:
-            found[name] = held
+            found[name] = Projection(held)
 
 
 def takes(x: object, sight: Sight) -> bool:
@@ -67,3 +79,28 @@ def held_by(model: nn.Module, name: str, sight: Sight) -> Projected | None:
     except AttributeError:
         return None
     return matrix(module.out_proj.weight) if isinstance(module, nn.MultiheadAttention) else None
+
+
+def pulls(run: Callable[[], Tensor], found: dict[str, Projection]) -> dict[str, Float[Tensor, "queries any"]]:
+    """The gradient of a number, which `run` makes of a run of the model, by what goes into each projection."""
+    names = {one.module: name for name, one in found.items() if one.module is not None}
+    if not names:
+        return {}
+    probes: dict[str, Tensor] = {}
+
+    def hook(module: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        name = names.get(module)
+        if name is None or name in probes:
+            return None
+        probes[name] = torch.zeros_like(given[0]).requires_grad_()
+        return (given[0] + probes[name], *given[1:])
+
+    handle = register_module_forward_pre_hook(hook)  # pyright: ignore[reportArgumentType]
+    try:
+        with torch.enable_grad():
+            number = run()
+    finally:
+        handle.remove()
+    sent = torch.autograd.grad(number, list(probes.values()), allow_unused=True) if number.requires_grad else ()
+    pairs = zip(probes.items(), sent, strict=False)
+    return {name: (torch.zeros_like(x) if g is None else g).detach().double().flatten(0, -2) for (name, x), g in pairs}

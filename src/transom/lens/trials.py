@@ -58,6 +58,9 @@ class Call:
             args = (copied(value, copies) for value in self.args)
             return self.model(*args, **{name: copied(value, copies) for name, value in self.named.items()})
 
+    def with_gradients(self) -> Any:
+        return self.model(*self.args, **self.named)
+
 
 def copied(value: Any, copies: int) -> Any:
     """A tensor of one sequence as a batch of so many; anything else as it is."""
