@@ -10,6 +10,7 @@ QUESTIONS = {
     "generation": "How fast does a translator write, beside Hugging Face and CTranslate2?",
     "watching": "What does it cost to watch a model, beside the ways there are to have its weights?",
     "induction": "Are the heads found that are known to be there?",
+    "serving": "How quick is the page, at any zoom and with many visitors?",
     "training": "How fast does a translator learn, beside nn.Transformer and Hugging Face?",
 }
 
