@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,8 @@ from transom.cli import COMMANDS, main, tour, tour_translation
 from transom.cli.tour_translation import SHADES, heats
 from transom.equations import attention
 from transom.lens import Receipt, Sight
+from transom.lessons import parsed
+from transom.lessons.shelf import shipped
 
 X = {"The": [1, 0, 1, 0], "cat": [0, 1, 0, 1], "sat": [1, 1, 1, 1]}
 
@@ -133,8 +136,28 @@ def test_the_slip_is_shown_beside_the_right_figure(shown):
     ]
 
 
+def changed(monkeypatch, old, new):
+    """The lesson with something else in it."""
+    lesson = shipped(tour.LESSON)
+    assert old in lesson.source.text
+    other = parsed(lesson.source.text.replace(old, new), lesson.source.name)
+    monkeypatch.setattr("transom.lessons.shelf.shipped", lambda which: other)
+
+
+def test_the_layer_gives_what_the_lesson_has(steps):
+    lesson = shipped(tour.LESSON).steps()
+    for name, step in {
+        "Q": "Q",
+        "scores": "scores",
+        "scaled": "scaled",
+        "weights": "weights",
+        "context": "sum",
+    }.items():
+        assert np.allclose(steps[name], lesson[step].values, rtol=1e-14)
+
+
 def test_were_the_story_of_the_slip_wrong_it_would_say_so(monkeypatch, capsys):
-    monkeypatch.setattr(tour, "MISREAD", [3.0, 3.0, 3.0, 3.0])
+    changed(monkeypatch, "[2, 2, 2, 2]", "[3, 3, 3, 3]")
     main(["tour"])
     assert "= [1.6892 1.4222 1.6892 1.4222] not as printed" in capsys.readouterr().out
 
@@ -168,7 +191,7 @@ def test_colour_only_where_it_is_wanted(monkeypatch, capsys):
 
 
 def test_tokens_are_text_not_markup(monkeypatch, capsys):
-    monkeypatch.setattr(tour, "TOKENS", ("[red]", "[/]", "[b]"))
+    changed(monkeypatch, '["The", "cat", "sat"]', '["[red]", "[/]", "[b]"]')
     assert main(["tour"]) == 0
     assert "   [red]  [1 0 1 0]\n   [/]  [0 1 0 1]\n   [b]  [1 1 1 1]\n" in capsys.readouterr().out
 

@@ -17,10 +17,7 @@ from rich.text import Text
 from transom.cli import tour_translation
 from transom.cli.tour_translation import SHADES, heats
 
-TOKENS = ("The", "cat", "sat")
-EMBEDDINGS = ((1.0, 0.0, 1.0, 0.0), (0.0, 1.0, 0.0, 1.0), (1.0, 1.0, 1.0, 1.0))
-PRINTED = [1.2669, 0.9999, 1.2669, 0.9999]  # what the note gives as the context of "The"
-MISREAD = [2.0, 2.0, 2.0, 2.0]  # the value of "sat" from which the note's figure follows
+LESSON, SLIP = "three-tokens", "a value misread"  # what is shown, and the case from which the note's figure follows
 SEE = "transom doctor says what it ran on"
 NEXT = {
     "tour --json": "these numbers in full",
@@ -55,8 +52,10 @@ def worked() -> dict[str, Any]:
 
     import transom
     from transom.equations import attention
+    from transom.lessons.shelf import shipped
 
-    x = torch.tensor([EMBEDDINGS], dtype=torch.float64)
+    lesson = shipped(LESSON)
+    x = torch.from_numpy(lesson.steps()["embedding"].values)[None]
     layer = transom.layers.SelfAttention(d_model=x.shape[-1]).to(x.dtype)
     with torch.no_grad():
         for W in (layer.W_Q, layer.W_K, layer.W_V):
@@ -67,16 +66,17 @@ def worked() -> dict[str, Any]:
         found |= {"scaled": sight.scores(batch=0), "weights": sight.weights(batch=0), "context": layer(x)}
     steps = {name: tensor[0].tolist() for name, tensor in found.items()}
     receipt = {**asdict(sight.receipt()), "holds": sight.receipt().holds}
-    own = {"slip": slip(steps["weights"][0], steps["V"]), "receipt": receipt}
-    return {"tokens": list(TOKENS), **steps, **own, "translation": asdict(tour_translation.looked())}
+    own = {"slip": slip(steps["weights"][0], lesson), "receipt": receipt}
+    return {"tokens": list(lesson.steps().tokens), **steps, **own, "translation": asdict(tour_translation.looked())}
 
 
-def slip(weights: Row, V: Sequence[Row]) -> dict[str, Any]:
+def slip(weights: Row, lesson: Any) -> dict[str, Any]:
     """The context of "The" with the value of "sat" misread and the weights cut, not rounded, to four decimals."""
-    misread = [*V[:2], MISREAD]
+    printed = next([float(one) for one in claim.value] for claim in lesson.claims if claim.slip == "value vector")
+    misread = lesson.steps(SLIP)["V"].values.tolist()
     cut = [math.floor(weight * 10_000) / 10_000 for weight in weights]
     retold = [round(number, 4) for number in weighted_sum(cut, misread)]
-    return {"printed": PRINTED, "weights": cut, "V": misread, "retold": retold, "reproduced": retold == PRINTED}
+    return {"printed": printed, "weights": cut, "V": misread, "retold": retold, "reproduced": retold == printed}
 
 
 def weighted_sum(weights: Row, V: Sequence[Row]) -> list[float]:
@@ -87,16 +87,17 @@ def weighted_sum(weights: Row, V: Sequence[Row]) -> list[float]:
 
 def told(steps: dict[str, Any]) -> Iterator[Text]:
     """The steps in words and numbers, line by line."""
+    tokens = steps["tokens"]
     yield Text(
-        f"“{' '.join(TOKENS)}” in four dimensions, through a self-attention layer with identity parameters", "bold"
+        f"“{' '.join(tokens)}” in four dimensions, through a self-attention layer with identity parameters", "bold"
     )
     yield Text("1  Each token is a vector x. Since W_Q = W_K = W_V = I, it is its query, key and value too.")
-    for token, vector in zip(TOKENS, steps["embeddings"], strict=True):
+    for token, vector in zip(tokens, steps["embeddings"], strict=True):
         yield Text.assemble("   ", (token, "bold"), f"  {bare(vector)}")
     yield Text("2  Each row looks from a token, each column is looked at. Softmax makes a row of weights sum to 1.")
     yield from matrices(steps)
     yield Text("3  The context of a token: each value times its weight, summed up (shown to four decimals).")
-    for token, weights, context in zip(TOKENS, steps["weights"], steps["context"], strict=True):
+    for token, weights, context in zip(tokens, steps["weights"], steps["context"], strict=True):
         yield Text.assemble("   ", (token, "bold"), f"  {arithmetic(weights, steps['V'], context)}")
     yield from mended(steps)
 
@@ -110,12 +111,12 @@ def next_commands() -> Iterator[Text]:
 
 def matrices(steps: dict[str, Any]) -> Iterator[Text]:
     """Scores, scaled scores and weights side by side, and the weights once more as a picture."""
-    d_head = len(EMBEDDINGS[0])
+    tokens, d_head = steps["tokens"], len(steps["Q"][0])
     captions = f"{'scores Q Kᵀ':>15}{f'scaled by 1/√{d_head}':>18}{'weights = softmax':>24}"
     yield Text(f"{'':12}{captions}    {' '.join(SHADES)} up to ¼ ½ ¾ 1")
-    names = "".join(f"{token:>{width}}" for width in (5, 6, 8) for token in TOKENS)
-    yield Text(f"from ↓ at → {names}    {'  '.join(f'{token:<5}' for token in TOKENS)}".rstrip())
-    for row, token in enumerate(TOKENS):
+    names = "".join(f"{token:>{width}}" for width in (5, 6, 8) for token in tokens)
+    yield Text(f"from ↓ at → {names}    {'  '.join(f'{token:<5}' for token in tokens)}".rstrip())
+    for row, token in enumerate(tokens):
         numbers = "".join(f"{score:5.0f}" for score in steps["scores"][row])
         numbers += "".join(f"{score:6.1f}" for score in steps["scaled"][row])
         numbers += "".join(f"{weight:8.4f}" for weight in steps["weights"][row])
@@ -124,12 +125,12 @@ def matrices(steps: dict[str, Any]) -> Iterator[Text]:
 
 def mended(steps: dict[str, Any]) -> Iterator[Text]:
     """The note's figure, why it cannot be, how it comes about, and the right one."""
-    slip = steps["slip"]
-    exact, cut = steps["weights"][0][1], slip["weights"][1]
-    yield Text(f"4  The note this example comes from prints {fixed(slip['printed'])} for “{TOKENS[0]}”. It cannot be:")
+    slip, tokens = steps["slip"], steps["tokens"]
+    exact, cut, misread = steps["weights"][0][1], slip["weights"][1], bare(slip["V"][2])
+    yield Text(f"4  The note this example comes from prints {fixed(slip['printed'])} for “{tokens[0]}”. It cannot be:")
     yield Text("   values from 0 to 1 with weights that sum to 1 give contexts from 0 to 1. The figure comes out if")
     yield Text(
-        f"   the value of “{TOKENS[2]}” is taken as {bare(MISREAD)} and the weights are cut off ({exact:.6f} to {cut}):"
+        f"   the value of “{tokens[2]}” is taken as {misread} and the weights are cut off ({exact:.6f} to {cut}):"
     )
     outcome = "as printed" if slip["reproduced"] else "not as printed"
     yield Text(f"   {arithmetic(slip['weights'], slip['V'], slip['retold'])} {outcome}")
