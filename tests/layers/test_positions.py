@@ -74,7 +74,7 @@ def test_sinusoidal_adds_the_papers_waves():
             for i in range(11):
                 angle = position / 100.0 ** ((i - i % 2) / 11)
                 expected = math.cos(angle) if i % 2 else math.sin(angle)
-                assert found[b, t, i].item() == pytest.approx(expected, abs=1e-6)
+                assert found[b, t, i].item() == pytest.approx(expected, abs=1e-14)
 
 
 def test_learned_adds_the_vector_of_its_position_and_trains_it():
@@ -99,7 +99,7 @@ def test_rotary_turns_pairs_as_complex_numbers(halves):
             first, second = (i, i + d_head // 2) if halves else (2 * i, 2 * i + 1)
             number = complex(x[0, 0, t, first], x[0, 0, t, second])
             turned = number * cmath.exp(1j * position * base ** (-2 * i / d_head))
-            assert complex(found[0, 0, t, first], found[0, 0, t, second]) == pytest.approx(turned, abs=1e-6)
+            assert complex(found[0, 0, t, first], found[0, 0, t, second]) == pytest.approx(turned, abs=1e-14)
 
 
 @settings(max_examples=25, deadline=None)
@@ -214,9 +214,11 @@ def test_nothing_but_parameters_is_saved():
 @pytest.mark.parametrize("at", [[[0, 1]], [[63, 64]], [[5, 300], [7, 2]], [[-3, 2]], [[1, 70_001]], [[]]])
 def test_a_table_gives_what_its_formula_gives(at):
     places = torch.tensor(at, dtype=torch.int64)
-    table = Table(lambda places: places[..., None] * torch.tensor([0.5, 2.0, 3.0]))
-    for _ in range(2):
-        assert torch.equal(table.at(places), table.formula(places))
+    table = Table(lambda places, dtype: places[..., None] * torch.tensor([0.5, 2.0, 3.0], dtype=dtype))
+    for like, held in ((torch.float64, torch.float64), (torch.bfloat16, torch.float32)) * 2:
+        found = table.at(places, like)
+        assert found.dtype == held
+        assert torch.equal(found, table.formula(places, held))
     assert table.rows is None or len(table.rows) < 1000
 
 

@@ -7,17 +7,27 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 
-def sinusoidal(positions: Int[Tensor, "*any"], d_model: int, base: float = 10_000.0) -> Float[Tensor, "*any {d_model}"]:
-    """sin and cos of the position at d_model/2 wavelengths, interleaved (Vaswani et al. 2017, section 3.5)."""
+def sinusoidal(
+    positions: Int[Tensor, "*any"], d_model: int, base: float = 10_000.0, dtype: torch.dtype | None = None
+) -> Float[Tensor, "*any {d_model}"]:
+    """sin and cos of the position at d_model/2 wavelengths, interleaved (Vaswani et al. 2017, section 3.5).
+
+    Worked out in float64, and rounded to `dtype`: torch's default unless given.
+    """
     angles = turns(positions, d_model, base)
     waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-    return waves[..., :d_model].to(positions.device, torch.get_default_dtype())
+    return waves[..., :d_model].to(positions.device, dtype or torch.get_default_dtype())
 
 
-def rotary_angles(positions: Int[Tensor, "*any"], d_head: int, base: float = 10_000.0) -> Float[Tensor, "*any pairs"]:
-    """m·θ_i for position m and pair i, θ_i = base^(−2i/d_head), less whole turns (Su et al. 2021, equation 15)."""
-    whole_turn = 2.0 * math.pi
-    return turns(positions, d_head, base).remainder(whole_turn).to(positions.device, torch.get_default_dtype())
+def rotary_angles(
+    positions: Int[Tensor, "*any"], d_head: int, base: float = 10_000.0, dtype: torch.dtype | None = None
+) -> Float[Tensor, "*any pairs"]:
+    """m·θ_i for position m and pair i, θ_i = base^(−2i/d_head), less whole turns (Su et al. 2021, equation 15).
+
+    Worked out in float64, and rounded to `dtype`: torch's default unless given.
+    """
+    angles = turns(positions, d_head, base).remainder(2.0 * math.pi)
+    return angles.to(positions.device, dtype or torch.get_default_dtype())
 
 
 def turns(positions: Int[Tensor, "*any"], width: int, base: float) -> Float[Tensor, "*any pairs"]:

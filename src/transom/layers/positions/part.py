@@ -76,23 +76,28 @@ class Positions(nn.Module):
 
 
 class Table:
-    """A function of the position, worked out once for positions from 0 on and then looked up; it grows as needed."""
+    """A function of the position, worked out once for positions from 0 on and then looked up; it grows as needed.
 
-    def __init__(self, formula: Callable[[Tensor], Tensor]) -> None:
+    The formula takes the positions and the dtype to round to.
+    """
+
+    def __init__(self, formula: Callable[..., Tensor]) -> None:
         self.formula = formula
         self.rows: Tensor | None = None
 
-    def at(self, places: Int[Tensor, "#batch token"]) -> Float[Tensor, "#batch token any"]:
+    def at(self, places: Int[Tensor, "#batch token"], like: torch.dtype) -> Float[Tensor, "#batch token any"]:
+        """The numbers at these positions, as exact as numbers of dtype `like` and at least as float32."""
+        dtype = torch.promote_types(like, torch.float32)
         if places.numel() == 0:
-            return self.formula(places)
+            return self.formula(places, dtype=dtype)
         least, most = (int(place) for place in places.aminmax())
         if least < 0 or most >= LONGEST_TABLE:
-            return self.formula(places)
-        rows, dtype = self.rows, torch.get_default_dtype()
+            return self.formula(places, dtype=dtype)
+        rows = self.rows
         if rows is None or len(rows) <= most or rows.device != places.device or rows.dtype != dtype:
             # Not in inference mode, whose tensors no later training could use.
             with torch.inference_mode(False):
-                rows = self.formula(torch.arange(max(64, 2 * most), device=places.device))
+                rows = self.formula(torch.arange(max(64, 2 * most), device=places.device), dtype=dtype)
             self.rows = rows
         return torch.nn.functional.embedding(places, rows)
 

@@ -35,4 +35,4 @@ class Rotary(Positions):
     def turned(
         self, x: Float[Tensor, "batch heads token d_head"], at: Int[Tensor, "#batch token"]
     ) -> Float[Tensor, "batch heads token d_head"]:
-        return self.turn(x, self.angles.at(at)[:, None])
+        return self.turn(x, self.angles.at(at, x.dtype)[:, None])

@@ -28,4 +28,4 @@ class Sinusoidal(Positions):
     def embedded(
         self, x: Float[Tensor, "batch token d_model"], at: Int[Tensor, "#batch token"]
     ) -> Float[Tensor, "batch token d_model"]:
-        return x + self.waves.at(at).to(x.dtype)
+        return x + self.waves.at(at, x.dtype).to(x.dtype)
