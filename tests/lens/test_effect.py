@@ -184,7 +184,7 @@ def test_many_edges_in_one_run_change_what_each_changes_alone(kind, how):
     model, inputs, layer = MODELS[kind]
     call = Call.of(model, inputs)
     edges = [(layer, head, query, key) for head in range(2) for query in (3, -1) for key in (0, 3)]
-    table = transom.effect(model, inputs, edges, how=how)
+    table = transom.effect(model, inputs, edges, how=how, gradient=False)
     whole = call()[0, -1].double()
     for row, edge in zip(table, edges, strict=True):
         with transom.knock_out(model, edges=[edge], how=how):
@@ -204,7 +204,7 @@ def test_by_default_the_strongest_arrows_of_the_last_query_by_weight_and_by_norm
     weights = torch.cat([sight.weights(batch=0, rows=-1).flatten() for sight in trace]).sort(descending=True).values
     assert [row.weight for row in table.rows[:3]] == pytest.approx(weights[:3].tolist())
     every = [(name, head, 6, key) for name in trace.names for head in range(3) for key in range(7)]
-    norms = sorted((row.norm for row in transom.effect(DECODER, (TOKENS,), every)), reverse=True)
+    norms = sorted((row.norm for row in transom.effect(DECODER, (TOKENS,), every, gradient=False)), reverse=True)
     assert sorted((row.norm for row in table), reverse=True)[0] == pytest.approx(norms[0])
 
 
@@ -243,10 +243,9 @@ def test_the_table_as_json_csv_and_text():
 def test_words_stand_beside_their_places():
     words = {"tokens": [*"abcdefg"], "targets": [*"vwxyz"]}
     edges = [("decoder.blocks.1.cross", 0, 3, 5), ("encoder.blocks.0.attention", 1, 2, 6)]
-    table = transom.effect(PAIR, (TOKENS, TARGETS), edges, **words)
+    table = transom.effect(PAIR, (TOKENS, TARGETS), edges, gradient=False, **words)
     assert [(row.looking, row.at) for row in table] == [("y", "f"), ("c", "g")]
     assert "  3 y    5 f  " in str(table)
-    assert transom.effect(PAIR, (TOKENS, TARGETS), edges).rows[0].looking is None
 
 
 def test_progress_is_told_and_runs_are_bounded(monkeypatch):

@@ -293,6 +293,7 @@ def test_a_knock_out_holds_for_its_own_thread():
     assert torch.equal(found[0], plain)
 
 
+@pytest.mark.slow
 def test_what_is_computed_again_for_gradients_is_knocked_out_again():
     model, x = Stack(Plain(), Plain(is_causal=True)), X.clone().requires_grad_()
     with transom.knock_out(model, 1, 0, 2, 1, how="after"):
