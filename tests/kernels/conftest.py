@@ -4,11 +4,11 @@ import ctypes
 
 import pytest
 
-from transom.kernels import library
+from transom.kernels import engines, library
 from transom.kernels.library import FOLDER, LANES, Engine, prepared
 
 
-def builds() -> dict[str, Engine]:
+def found() -> dict[str, Engine]:
     """Every build that runs here, by instruction set."""
     if not isinstance(library.engine(), Engine):
         return {}
@@ -17,7 +17,7 @@ def builds() -> dict[str, Engine]:
     return {name: Engine(name, prepared(ctypes.CDLL(str(FOLDER / f"{name}.so")))) for name in names}
 
 
-BUILDS = builds()
+BUILDS = found()
 
 
 @pytest.fixture(params=BUILDS or [pytest.param("none", marks=pytest.mark.skip("the native engine is not built here"))])
@@ -26,3 +26,16 @@ def instructions(request, monkeypatch):
     monkeypatch.setenv("TRANSOM_ENGINE", "native")
     monkeypatch.setattr(library, "engine", lambda: BUILDS[request.param])
     return request.param
+
+
+@pytest.fixture
+def builds():
+    """Every build that runs here, by instruction set, widest first."""
+    return BUILDS
+
+
+@pytest.fixture(params=["native where it can", pytest.param("torch", marks=pytest.mark.slow)])
+def each_engine(request, monkeypatch):
+    """The native engine for all it does, however small, and torch for the rest (float64 above all); or torch alone."""
+    monkeypatch.setenv("TRANSOM_ENGINE", "auto" if request.param != "torch" else "torch")
+    monkeypatch.setattr(engines, "slower", lambda problem: None)

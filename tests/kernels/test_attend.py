@@ -16,6 +16,8 @@ from transom.equations.blocks import Block
 from transom.kernels import fused, tiles
 from transom.kernels.problem import put
 
+pytestmark = pytest.mark.usefixtures("each_engine")
+
 
 @dataclass
 class Case:

@@ -9,6 +9,7 @@ from transom.equations.biases import DistanceBias, TableBias
 from transom.kernels import fused, tiles
 from transom.kernels.problem import put
 
+pytestmark = pytest.mark.usefixtures("each_engine")
 torch.manual_seed(13)
 
 
