@@ -50,9 +50,9 @@ def test_on_a_terminal_enter_turns_the_page(monkeypatch, capsys):
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     said(capsys, "4")
-    assert len(pressed) == len(list(pages(shipped(4)))) - 1
+    assert len(pressed) == len(list(pages(shipped(4))))  # and the picture at the end
     said(capsys, "4", "--all")
-    assert len(pressed) == len(list(pages(shipped(4)))) - 1
+    assert len(pressed) == len(list(pages(shipped(4))))
 
 
 def test_a_lesson_as_json(capsys):
@@ -69,10 +69,28 @@ def test_the_glossary(capsys):
     assert json.loads(said(capsys, "--glossary", "--json").out) == GLOSSARY
 
 
+@pytest.mark.parametrize("number", range(1, len(paths()) + 1))
+def test_every_lesson_has_its_picture(number, tmp_path, capsys):
+    file = tmp_path / "picture.html"
+    out, err = said(capsys, str(number), "--html", str(file))
+    assert (out, err) == (f"{file}\n", "")
+    page = file.read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "http://" not in page.replace("http://www.w3.org/", "")
+    assert "https://" not in page
+
+
+def test_a_lesson_ends_with_its_picture(capsys):
+    out, err = said(capsys, "7")
+    assert "\nPicture\nThe strongest arrows of the attention\n" in out
+    assert "Je    0.89 ━" in out
+    assert err == "\nWith --html FILE its picture is drawn as a page.\n"
+
+
 def test_a_lesson_of_one_s_own(tmp_path, capsys):
     path = tmp_path / "mine.toml"
     path.write_text(new_text("mine.toml"))
-    assert "The value" not in said(capsys, str(path)).err
+    assert said(capsys, str(path)).out.startswith("Mine\nWhat this lesson shows, in a sentence or two.\n")
 
 
 def test_a_lesson_that_is_not_there(capsys):

@@ -2,12 +2,15 @@
 
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from transom.cli.given import harmless
+
+WIDTH = 100
 
 
 def run(
@@ -69,27 +72,36 @@ def play(lesson: Any, whole: bool, html: Path | None, as_json: bool) -> None:
         typer.echo(json.dumps(plain(lesson), indent=2, ensure_ascii=False))
         return
     if html is not None:
-        draw(lesson, html)
+        drawn(lesson).save(html)
+        typer.echo(str(html))
         return
-    from transom.lessons.playing import pages
-
     waiting = not whole and sys.stdin.isatty() and sys.stdout.isatty()
-    for place, page in enumerate(pages(lesson)):
+    for place, (title, lines) in enumerate(told(lesson)):
         if place and waiting:
             typer.prompt("Enter for the next step", default="", show_default=False, prompt_suffix=" ", err=True)
         elif place:
             typer.echo()
-        typer.secho(harmless(page.title), bold=True)
-        for line in page.lines:
+        typer.secho(harmless(title), bold=True)
+        for line in lines:
             typer.echo(harmless(line))
+    typer.echo("\nWith --html FILE its picture is drawn as a page.", err=True)
 
 
-def draw(lesson: Any, html: Path) -> None:
-    """The lesson's own picture, as a page without a network."""
+def told(lesson: Any) -> Iterator[tuple[str, Iterable[str]]]:
+    """The pages of a lesson, and its picture at the end; the view `steps` would only say everything again."""
+    from transom.lessons.playing import pages
+
+    for page in pages(lesson):
+        yield page.title, page.lines
+    if lesson.picture != "steps":
+        yield "Picture", drawn(lesson).text(width=WIDTH, colour=False).rstrip().splitlines()
+
+
+def drawn(lesson: Any) -> Any:
+    """The lesson's own picture."""
     from transom.show import draw
 
-    draw(lesson.picture, lesson.steps(), **lesson.draws).save(html)
-    typer.echo(str(html))
+    return draw(lesson.picture, lesson, **lesson.draws)
 
 
 def plain(lesson: Any) -> dict[str, Any]:
