@@ -12,13 +12,21 @@ if TYPE_CHECKING:
     from transom import equations, kernels, layers, lens, models, show, text
     from transom.equations.masks import causal, padding, same_document, sliding_window
     from transom.kernels import attend
-    from transom.lens import EffectTable, Sight, Trace, effect, knock_out, sight, watch
-    from transom.lens.difference import diff
-    from transom.lens.flow import flow
-    from transom.lens.heads import heads
-    from transom.lens.measures import HEADS
-    from transom.lens.rollout import rollout
-    from transom.lens.words import by_words
+    from transom.lens import (
+        HEADS,
+        EffectTable,
+        Sight,
+        Trace,
+        by_words,
+        diff,
+        effect,
+        flow,
+        heads,
+        knock_out,
+        rollout,
+        sight,
+        watch,
+    )
     from transom.names import Misfit
     from transom.show import Picture, draw
 
@@ -38,12 +46,12 @@ HOMES = {
     "effect": "transom.lens",
     "EffectTable": "transom.lens",
     "Trace": "transom.lens",
-    "heads": "transom.lens.heads",
-    "HEADS": "transom.lens.measures",
-    "rollout": "transom.lens.rollout",
-    "flow": "transom.lens.flow",
-    "diff": "transom.lens.difference",
-    "by_words": "transom.lens.words",
+    "heads": "transom.lens",
+    "HEADS": "transom.lens",
+    "rollout": "transom.lens",
+    "flow": "transom.lens",
+    "diff": "transom.lens",
+    "by_words": "transom.lens",
     "Misfit": "transom.names",
     "Picture": "transom.show",
     "draw": "transom.show",
