@@ -39,6 +39,19 @@ def run(
         Path | None, typer.Option(metavar="FILE", help="Look at a run that --save wrote, instead of a text.")
     ] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the run: every head of it.")] = None,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="Every step of the head for one token, with its numbers.")
+    ] = False,
+    token: Annotated[
+        str | None, typer.Option(metavar="FROM", help="The token of --steps, by number or text; else the most telling.")
+    ] = None,
+    cell: Annotated[
+        str | None, typer.Option(metavar="FROM,AT", help="The arithmetic of one score and weight, written out.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The picture as a page, which needs no network.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="The picture as a figure.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """See where a model looks in a text: the head that matters most, its strongest arrows and what they are worth.
@@ -46,7 +59,10 @@ def run(
     Example: transom see "I know where she lives."
 
     One head of a layer: transom see "The cat sat." --layer encoder.blocks.1 --head 3
+
+    Every step of it: transom see "The cat sat." --steps --html steps.html
     """
+    from transom.cli.see_steps import StepsAsked, stepped, write_pictures
     from transom.cli.seen import Asked, seen
     from transom.cli.seen_text import lines
     from transom.names import Misfit
@@ -56,11 +72,14 @@ def run(
     found = proved(lambda: seen(Asked(text, model, layer, head, target, generate, arrows, trace)))
     if save is not None:
         found.trace.save(save)
+    way = StepsAsked(token, cell) if steps or token is not None or cell is not None else None
+    for line in write_pictures(found, way, [html, svg]):
+        typer.echo(line, err=True)
     if as_json:
-        typer.echo(json.dumps(found.told(), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(found.told() if way is None else way.told(found), indent=2, ensure_ascii=False))
         return
     width = shutil.get_terminal_size((100, 24)).columns
-    for line in lines(found, width, coloured(), everything):
+    for line in lines(found, width, coloured(), everything) if way is None else stepped(found, way, width, coloured()):
         typer.echo(line, color=True)
     if save is not None:
         typer.echo(f"the run is in {save}; see it again with transom see --trace {save}", err=True)

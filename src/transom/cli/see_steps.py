@@ -1,51 +1,124 @@
 """`transom see --steps`: every step of one head with its numbers, one token at a time, down to one cell."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.names import Misfit
 
 if TYPE_CHECKING:
+    from transom.cli.seen import Seen
     from transom.lessons import Steps
     from transom.show import Picture
 
 CELL = ("scores", "scaled", "capped", "biased", "masked", "weights")  # the steps that have a number for each FROM, AT
+ROWS = 12  # of a matrix on a page
+NARROWEST = 40
 
 
-def steps_seen(trace: Any, layer: str, head: int) -> "Steps":
-    """Every step of a head, labelled by what its rows read and its columns are."""
+@dataclass(frozen=True)
+class StepsAsked:
+    """Which token, and which cell, as the command was told."""
+
+    token: str | None = None
+    cell: str | None = None
+
+    def row(self, seen: "Seen") -> int:
+        """The token to follow: the one asked for, or that of the strongest arrow."""
+        if self.token is not None:
+            return place(self.token, seen.labels.reads, "--token")
+        return seen.arrows[0].query if seen.arrows else 0
+
+    def told(self, seen: "Seen") -> dict[str, Any]:
+        """The same as plain data."""
+        steps, receipt = steps_of_head(seen), seen.sight.receipt()
+        found: dict[str, Any] = {"model": seen.model, "layer": seen.layer, "head": seen.head, "chosen": seen.chosen}
+        found["receipt"] = {"holds": receipt.holds, "said": str(receipt)}
+        found |= {"reads": list(steps.tokens), "at": list(steps.at_tokens)}
+        if self.cell is None:
+            return {**found, "row": self.row(seen), "steps": [step.plain() for step in steps]}
+        row, column = cell_of(self.cell, steps)
+        cells = {step.name: step.cell(row, column).plain() for step in steps if step.name in CELL}
+        return {**found, "row": row, "column": column, "cell": cells}
+
+
+def steps_of_head(seen: "Seen") -> "Steps":
+    """Every step of the head, labelled by what its rows read and its columns are."""
     from transom.lessons import steps_of
 
-    labels = trace.labels(layer)
-    return steps_of(trace[layer], 0, head, labels.reads, labels.at)
+    return steps_of(seen.sight, 0, seen.head, seen.labels.reads, seen.labels.at)
 
 
-def row_picture(trace: Any, layer: str, head: int, row: int, model: str = "") -> "Picture":
-    """One token's steps: what is printed in a terminal."""
+def stepped(seen: "Seen", asked: StepsAsked, width: int, colour: bool) -> Iterator[str]:
+    """One token's steps, or one cell's arithmetic, line by line."""
     from transom.show import draw
 
-    return draw("steps", trace, layer=layer, head=head, row=row, columns=6, model=model)
+    width = max(NARROWEST, width)
+    if asked.cell is not None:
+        yield from cell_lines(seen, asked.cell, width)
+        return
+    row = asked.row(seen)
+    where = {"layer": seen.layer, "head": seen.head, "model": seen.model}
+    yield from draw("steps", seen.trace, row=row, columns=6, **where).text(width, colour).splitlines()
+    yield ""
+    at = seen.arrows[0].key if seen.arrows else 0
+    yield f"The arithmetic of one number: --cell {row},{at}. Every token: --html steps.html"
 
 
-def whole_picture(trace: Any, layer: str, head: int, row: int | None, model: str = "") -> "Picture":
-    """Every step as matrices whose cells open: what goes into a file; of a long text, from the row asked for on."""
-    from transom.show import draw
+def cell_lines(seen: "Seen", asked: str, width: int) -> Iterator[str]:
+    """The arithmetic of one cell, written out: each step that has a number for it."""
+    from transom.show.visible import visible, wrapped
 
-    count = len(trace.labels(layer).reads)
-    first = 0 if row is None or count <= 12 else min(row, count - 12)
-    rows = range(first, min(first + 12, count))
-    return draw("steps", trace, layer=layer, head=head, rows=list(rows), tokens_shown=24, model=model)
+    steps = steps_of_head(seen)
+    row, column = cell_of(asked, steps)
+    start, at = visible(steps.tokens[row]), visible(steps.at_tokens[column])
+    yield from wrapped(
+        f"{visible(seen.layer)}, head {seen.head}: from “{start}” (row {row}) at “{at}” (column {column})", width
+    )
+    for step in steps:
+        if step.name in CELL:
+            yield ""
+            yield from wrapped(f"{step.name}: {step.title}   {step.equation}", width, "  ")
+            arithmetic = " ".join(visible(word) for word in step.cell(row, column).written().split(" ") if word)
+            yield from (f"  {line}" for line in wrapped(arithmetic, width - 2, "  "))
 
 
-def write_pictures(picture: "Picture", files: list[Path | None]) -> Iterator[str]:
+def write_pictures(seen: "Seen", asked: StepsAsked | None, files: list[Path | None]) -> Iterator[str]:
     """The picture into each file that was named; gives a line for each."""
-    for file in files:
-        if file is not None:
-            yield f"the picture is in {picture.save(file)}"
+    wanted = [file for file in files if file is not None]
+    picture = (overview(seen) if asked is None else all_steps(seen, asked)) if wanted else None
+    for file in wanted:
+        assert picture is not None
+        yield f"the picture is in {picture.save(file)}"
 
 
-def place(asked: str, tokens: tuple[str, ...], what: str) -> int:
+def overview(seen: "Seen") -> "Picture":
+    """The head's map, and its arrows with what they are worth, in one picture."""
+    from msgspec.structs import replace
+
+    from transom.show import draw
+
+    where = {"layer": seen.layer, "head": seen.head, "model": seen.model}
+    known = {(one.query, one.key): one.effect for one in seen.arrows if one.effect is not None}
+    arrows = draw("arrows", seen.trace, effect=known or None, **where)
+    matrix = draw("matrix", seen.trace, **where)
+    notes = tuple(dict.fromkeys((*matrix.notes, *arrows.notes)))
+    return replace(arrows, title=matrix.title, panels=(*matrix.panels, *arrows.panels), notes=notes)
+
+
+def all_steps(seen: "Seen", asked: StepsAsked) -> "Picture":
+    """Every step as matrices whose cells open; of a long text, a few rows from the one asked for on."""
+    from transom.show import draw
+
+    count = len(seen.labels.reads)
+    first = 0 if count <= ROWS else min(asked.row(seen), count - ROWS)
+    rows = list(range(first, min(first + ROWS, count)))
+    where = {"layer": seen.layer, "head": seen.head, "model": seen.model}
+    return draw("steps", seen.trace, rows=rows, tokens_shown=2 * ROWS, **where)
+
+
+def place(asked: str, tokens: list[str] | tuple[str, ...], what: str) -> int:
     """A token by its number or by its text; a text that stands there twice must be asked for by number."""
     if asked.lstrip("-").isdigit():
         if not -len(tokens) <= int(asked) < len(tokens):
@@ -55,9 +128,8 @@ def place(asked: str, tokens: tuple[str, ...], what: str) -> int:
     if len(alike) == 1:
         return alike[0]
     if alike:
-        raise Misfit(
-            f"{what} {asked!r} stands there {len(alike)} times; give its number, one of {', '.join(map(str, alike))}"
-        )
+        numbers = ", ".join(map(str, alike))
+        raise Misfit(f"{what} {asked!r} stands there {len(alike)} times; give its number, one of {numbers}")
     from transom.files.strict import nearest
 
     raise Misfit(
@@ -71,33 +143,3 @@ def cell_of(asked: str, steps: "Steps") -> tuple[int, int]:
     if not comma or not start.strip() or not at.strip():
         raise Misfit(f"--cell takes FROM,AT, two tokens by number or text, but got {asked!r}; try --cell 0,0")
     return place(start.strip(), steps.tokens, "FROM"), place(at.strip(), steps.at_tokens, "AT")
-
-
-def cell_lines(steps: "Steps", row: int, column: int, width: int) -> Iterator[str]:
-    """The arithmetic of one cell, written out: each step that has a number for it."""
-    from transom.show.visible import visible, wrapped
-
-    yield f"from “{visible(steps.tokens[row])}” (row {row}) at “{visible(steps.at_tokens[column])}” (column {column})"
-    for step in steps:
-        if step.name in CELL:
-            yield ""
-            yield from wrapped(f"{step.name}: {step.title}   {step.equation}", width, "  ")
-            yield from (f"  {line}" for line in wrapped(shown(step.cell(row, column).written()), width - 2, "  "))
-
-
-def shown(arithmetic: str) -> str:
-    """Arithmetic with whatever its labels hold made visible."""
-    from transom.show.visible import visible
-
-    return " ".join(visible(word) for word in arithmetic.split(" ") if word)
-
-
-def told(steps: "Steps", row: int | None, cell: tuple[int, int] | None) -> dict[str, Any]:
-    """The same as plain data."""
-    found: dict[str, Any] = {"tokens": list(steps.tokens), "at": list(steps.at_tokens)}
-    if cell is not None:
-        found |= {"from_row": cell[0], "at_column": cell[1]}
-        found["cell"] = {step.name: step.cell(*cell).plain() for step in steps if step.name in CELL}
-        return found
-    found["steps"] = [step.plain() for step in steps]
-    return found if row is None else {**found, "row": row}
