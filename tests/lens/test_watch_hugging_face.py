@@ -82,6 +82,23 @@ def test_eager_attention_is_seen_through_the_interface(name):
         assert all(sight.Q.shape[3] > 0 for sight in trace), "understood as queries and keys, not as weights alone"
 
 
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_falcon_with_alibi_is_seen_as_it_is_though_its_two_attentions_differ(attention):
+    one = architectures.causal("Falcon", {**architectures.LAYERS, "vocab_size": 97, "alibi": True})
+    model = one.built(attention)
+    with torch.no_grad():
+        plain = model(**one.inputs)[0]
+        with transom.watch(model) as trace:
+            assert torch.equal(model(**one.inputs)[0], plain)
+        own = model(**one.inputs, output_attentions=True).attentions if attention == "eager" else None
+    assert len(trace) == 2
+    if own is None:
+        assert all(sight.receipt().holds for sight in trace)
+        return
+    for sight, weights in zip(trace, own, strict=True):
+        assert torch.allclose(sight.weights(), weights, atol=1e-5)
+
+
 def test_a_soft_cap_and_a_sink_are_what_they_are():
     assert [sight.problem.softcap for sight in watched_eager(INTERFACE["Gemma 2, soft-capped"])] == [5.0, 5.0]
     for sight in watched_eager(INTERFACE["GPT-OSS, with sinks"]):
