@@ -283,6 +283,13 @@ def test_an_embedding_starts_from_word_vectors(tmp_path, frozen):
     assert told == [f"{tmp_path}/vectors.txt: 2 of 3 words found (66.7%), missing such as 'c'"]
 
 
+def test_word_vectors_may_begin_smaller(tmp_path):
+    task, _ = vectors(tmp_path, "a 1 2 3 4 5 6\nb 6 5 4 3 2 1\n", scale=0.25)
+    model = task.new_model()
+    found = model.embedding.vectors[task.tokenizer.encode("b")[0]] * model.embedding.scale
+    assert torch.allclose(found, torch.tensor([6.0, 5, 4, 3, 2, 1]) / 4)
+
+
 def test_word_vectors_of_another_width_are_told(tmp_path):
     with pytest.raises(Misfit) as error:
         vectors(tmp_path, "a 1 2 3\nb 3 2 1\n")[0].new_model()

@@ -17,7 +17,7 @@ def start_from_vectors(embedding: Embedding, tokenizer: Tokenizer, asked: Vector
             f"the vectors in {asked.file} are {width} wide, but model.d_model is {embedding.d_model};"
             f" set model.d_model = {width}"
         )
-    # The embedding multiplies by its scale; what comes out of it should be the file's vectors.
-    embedding.vectors.data[special:] = found.vectors / embedding.scale
+    # The embedding multiplies by its own scale; what comes out of it should be what was asked for.
+    embedding.vectors.data[special:] = found.vectors * (asked.scale / embedding.scale)
     embedding.vectors.requires_grad_(not asked.frozen)
     return f"{asked.file}: {found.coverage}"
