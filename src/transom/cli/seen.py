@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from transom.cli.any_model import AnyModel, Fed
     from transom.lens import Labels, Trace
 
+MATTERS = "without it, what the model gives would change most"
+CARRIES = "its arrows carry most, by weight · ‖value‖"
 MOST_NUMBERS = 2**16  # weights of a head that go into JSON
 
 
@@ -29,7 +31,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class SeenArrow:
-    """One arrow; `effect` is how far what the model says moves without it, in nats, where that can be told."""
+    """One arrow; `effect` is how far what the model gives moves without it, where that can be told."""
 
     query: int
     key: int
@@ -52,6 +54,7 @@ class Seen:
     arrows: list[SeenArrow]  # the strongest, strongest first
     measures: dict[str, float]
     heads: int
+    unit: str = ""  # of the effects: nats, or share
 
     @property
     def labels(self) -> "Labels":
@@ -84,6 +87,7 @@ class Seen:
             "predicts": labels.predicts,
             "at": labels.at,
             "arrows": arrows,
+            "effect_unit": self.unit or None,
             "measures": self.measures,
             "weights": weights,
         }
@@ -105,11 +109,11 @@ def seen(asked: Asked) -> Seen:
         layer, head, chosen = picked(model, fed, layers, asked, stepping(more))
     arrows = strongest(trace, layer, head, asked.arrows)
     with counting(len(arrows), "arrows") as more:
-        arrows = weighed(model, fed, (layer, head), arrows, longest(trace), stepping(more))
+        arrows, unit = weighed(model, fed, (layer, head), arrows, longest(trace), stepping(more))
     measures = measured(trace, layer, head)
     count = sum(part.problem.whole[1] for part in trace)
     said = decoded(model, fed.target_ids[1:] or new)
-    return Seen(model.name, asked.text, said, trace, layer, head, chosen, arrows, measures, count)
+    return Seen(model.name, asked.text, said, trace, layer, head, chosen, arrows, measures, count, unit)
 
 
 def read(model: "AnyModel", asked: Asked) -> tuple["Fed", list[int]]:
@@ -158,7 +162,7 @@ def of_file(asked: Asked) -> Seen:
     layers = wanted(trace, asked)
     found = carried(layers)
     layer, head = max(found, key=lambda place: found[place])
-    chosen = "its arrows carry most"
+    chosen = CARRIES
     if asked.head is not None:
         layer, head, chosen = asked_head(layers, asked)
     measures = measured(trace, layer, head)
@@ -189,12 +193,20 @@ def wanted(trace: "Trace", asked: Asked) -> "Trace":
 
 def picked(model: "AnyModel", fed: "Fed", layers: "Trace", asked: Asked, progress: Any) -> tuple[str, int, str]:
     """The layer, the head, and how it was found."""
+    from transom.lens.edge import Edge
+    from transom.lens.matter import TOKENS_TRIED, carried
+    from transom.lens.shifts import shifts
+
     if asked.head is not None:
         return asked_head(layers, asked)
-    from transom.lens.matter import most_telling
-
-    layer, head = most_telling(model.model, fed.inputs, layers, progress)
-    return layer, head, "without it, what the model says would change most"
+    heads = [(name, head) for name, sight in layers.items() for head in range(sight.problem.whole[1])]
+    tokens, found = longest(layers), None
+    if len(heads) * tokens <= TOKENS_TRIED:
+        found = shifts(model.model, fed.inputs, [Edge(*place) for place in heads], tokens, "after", progress)
+    if found is None:
+        amounts = carried(layers)
+        return (*max(amounts, key=lambda place: amounts[place]), CARRIES)
+    return (*max(zip(found.values, heads, strict=True))[1], MATTERS)
 
 
 def asked_head(layers: "Trace", asked: Asked) -> tuple[str, int, str]:
@@ -226,18 +238,19 @@ def strongest(trace: "Trace", layer: str, head: int, most: int) -> list[SeenArro
 
 def weighed(
     model: "AnyModel", fed: "Fed", place: tuple[str, int], arrows: list[SeenArrow], tokens: int, progress: Any
-) -> list[SeenArrow]:
-    """The same arrows with what each is worth, where the model says something that can be compared."""
+) -> tuple[list[SeenArrow], str]:
+    """The same arrows with what each is worth, and in which unit; as they are where nothing can be compared."""
+    from transom.lens.edge import Edge
     from transom.lens.effect_table import Rule
     from transom.lens.shifts import shifts
 
-    edges = [(*place, one.query, one.key) for one in arrows]
-    found = shifts(model.model, fed.inputs, edges, tokens, progress) if edges else None
+    edges = [Edge(*place, one.query, one.key) for one in arrows]
+    found = shifts(model.model, fed.inputs, edges, tokens, "before", progress) if edges else None
     if found is None:
-        return arrows
-    flags = (Rule().flag(one.weight, effect) for one, effect in zip(arrows, found, strict=True))
-    parts = zip(arrows, found, flags, strict=True)
-    return [SeenArrow(one.query, one.key, one.weight, effect, flag) for one, effect, flag in parts]
+        return arrows, ""
+    flags = (Rule().flag(one.weight, effect) for one, effect in zip(arrows, found.values, strict=True))
+    parts = zip(arrows, found.values, flags, strict=True)
+    return [SeenArrow(one.query, one.key, one.weight, effect, flag) for one, effect, flag in parts], found.unit
 
 
 def longest(trace: "Trace") -> int:

@@ -13,7 +13,10 @@ MOST_ROWS = 14  # of a map that is printed without being asked for
 NARROWEST = 20
 LABEL = 18  # of a row of the map, in columns
 CAUTION = "A weight is what the head read; the effect is what mattered."
-UNITS = "effect: how far what the model says moves without that arrow, in nats (KL, all positions together)"
+UNITS = {
+    "nats": "effect: how far what the model says moves without that arrow, in nats (KL, all positions together)",
+    "share": "effect: by which share of their length the model's vectors move without that arrow",
+}
 
 
 def lines(seen: "Seen", width: int, colour: bool, everything: bool) -> Iterator[str]:
@@ -107,10 +110,10 @@ def summary(seen: "Seen") -> str:
 
 
 def notes(seen: "Seen") -> Iterator[str]:
-    if any(one.effect is not None for one in seen.arrows):
-        yield f"{UNITS}. {CAUTION}"
+    if seen.unit:
+        yield f"{UNITS[seen.unit]}. {CAUTION}"
     else:
-        yield "Effects are not known here: the model gives no logits to compare, or only its run is at hand."
+        yield "Effects are not known here: the model gives nothing to compare, or only its run is at hand."
     if seen.labels.predicts is not None:
         yield "In brackets: the token that the row predicts."
     if len(seen.labels.reads) > MOST_ROWS:
