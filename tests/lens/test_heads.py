@@ -319,3 +319,24 @@ def test_mistakes_are_said(mistake):
     with pytest.raises(Misfit) as caught:
         act()
     assert str(caught.value) == message
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", ["Llama, grouped", "Mistral, sliding window", "BERT", "T5, relative bias", "BART"])
+def test_hugging_face_models_tell_their_padding_and_their_sides(name):
+    pytest.importorskip("transformers")
+    from architectures import IDS as THEIRS
+    from architectures import MASK, SDPA
+
+    one = SDPA[name]
+    model = one.built("sdpa")
+    with torch.no_grad(), transom.watch(model) as trace:
+        model(**one.inputs)
+    table = transom.heads(trace, tokens=THEIRS, targets=THEIRS[:, :7])
+    told = transom.heads(trace, tokens=THEIRS, targets=THEIRS[:, :7], real=MASK)
+    assert table.csv() == told.csv()
+    assert table.rows[0].counts["confidence"] == int(MASK.sum())
+    both = name in ("T5, relative bias", "BART")
+    assert sum(row.cross for row in table) == (len(table) // 3 if both else 0)
+    assert all(row["distance"] is not None for row in table if not row.cross)
