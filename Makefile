@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-kills lint bench clean
+.PHONY: help run test test-all test-kills lint bench screenshots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -13,8 +13,8 @@ help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 	@echo "  To choose the Python that .venv is made with: make PYTHON=python3.12 run"
 
-run: $(FOR_RUN)  ## "The cat sat" through self-attention, every number, in the terminal
-	@$(BIN)/transom tour
+run: $(FOR_RUN)  ## "The cat sat" through self-attention, a translation, an arrow knocked out
+	@$(BIN)/transom tour --html out/tour.html
 
 test: $(FOR_WORK)  ## the tests, without the slow ones
 	@$(BIN)/python -m pytest -n 2 -m "not slow"
@@ -32,6 +32,10 @@ lint: $(FOR_WORK)  ## ruff (lint and format) and pyright
 
 bench: $(FOR_WORK)  ## attention side by side with its peers: time and memory, as ratios
 	@$(BIN)/python -m bench
+
+screenshots: $(FOR_WORK)  ## the pictures of the docs, drawn anew (the photographs need Chromium)
+	@$(BIN)/python docs/draw_pictures.py
+	@$(BIN)/python docs/photograph_page.py
 
 clean:  ## remove .venv and what the tools leave behind
 	@rm -rf .venv .pytest_cache .ruff_cache .hypothesis build

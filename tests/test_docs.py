@@ -51,16 +51,18 @@ def test_the_readme_has_a_snippet():
     assert "README.md[1]" in SNIPPETS
 
 
-def test_the_readme_shows_what_make_run_prints(monkeypatch, capsys):
+def test_the_readme_shows_what_make_run_prints(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(sys, "argv", [".venv/bin/transom", "tour"])
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    assert main(["tour"]) == 0
+    monkeypatch.chdir(tmp_path)
+    assert main(["tour", "--html", "out/tour.html"]) == 0
+    assert (tmp_path / "out/tour.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     shown = [block for block in fenced(ROOT / "README.md", "text") if block.startswith("$ make run\n")]
     assert shown == [f"$ make run\n{capsys.readouterr().out}"]
 
 
 def test_make_run_calls_the_tour():
-    assert re.search(r"^run:.*\n\t@\$\(BIN\)/transom tour$", text("Makefile"), re.MULTILINE)
+    assert re.search(r"^run:.*\n\t@\$\(BIN\)/transom tour --html out/tour\.html$", text("Makefile"), re.MULTILINE)
 
 
 def test_every_command_has_a_heading_and_no_other_has():

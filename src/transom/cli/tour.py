@@ -20,15 +20,18 @@ from transom.cli.tour_translation import SHADES, heats
 LESSON, SLIP = "three-tokens", "a value misread"  # what is shown, and the case from which the note's figure follows
 SEE = "transom doctor says what it ran on"
 NEXT = {
-    "tour --json": "these numbers in full",
-    'translate "Where do you live?"': "any English sentence",
-    "--help": "every command",
+    'see "Where do you live?"': "who looks at whom, in any sentence",
+    "learn": "lessons, each number proved",
+    "serve": "a page to look around in",
 }
 
 Row = Sequence[float]
 
 
-def run(as_json: Annotated[bool, typer.Option("--json", help="All the numbers, in full, as JSON.")] = False) -> None:
+def run(
+    html: Annotated[Path | None, typer.Option("--html", help="A page with every number, to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All the numbers, in full, as JSON.")] = False,
+) -> None:
     """“The cat sat” in four dimensions through a self-attention layer, with every number.
 
     Example: transom tour --json
@@ -42,8 +45,21 @@ def run(as_json: Annotated[bool, typer.Option("--json", help="All the numbers, i
         return
     console = Console(highlight=False)
     look = tour_translation.Look(**steps["translation"])
-    for line in (*told(steps), *tour_translation.told(look), *next_commands()):
+    page = [] if html is None else [drawn(html)]
+    for line in (*told(steps), *tour_translation.told(look), *page, *next_commands()):
         console.print(line, soft_wrap=True)
+
+
+def drawn(path: Path) -> Text:
+    """Every step as a page of its own, in which each cell opens its arithmetic; gives the line that tells of it."""
+    from transom.files.durable import complaining
+    from transom.lessons.shelf import shipped
+    from transom.show import draw
+
+    with complaining(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    draw("steps", shipped(LESSON)).save(path)
+    return Text(f"6  Every number of “The cat sat” with its arithmetic, to open in a browser: {path}")
 
 
 def worked() -> dict[str, Any]:

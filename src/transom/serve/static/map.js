@@ -31,7 +31,7 @@ class AttentionMap extends HTMLElement {
     this.against = make("select", { "aria-label": "Compare with", onchange: () => this.again() });
     const button = (label, title, act) => make("button", { "aria-label": title, title, onclick: act }, label);
     this.replaceChildren(make("div", { class: "card" }, make("div", { class: "row" }, button("+", "Zoom in", () => this.zoom(2)), button("−", "Zoom out", () => this.zoom(0.5)), button("all", "The whole map", () => this.whole()), this.pool,
-      make("label", {}, this.sink, " ", make("dfn", { "data-word": "sink" }, "first token"), " shown"), make("label", {}, this.logs, " log scale"), make("label", {}, "less run ", this.against)), this.waiting,
+      make("label", {}, this.sink, " ", make("dfn", { "data-word": "sink" }, "first token"), " shown"), make("label", {}, this.logs, " log scale"), make("label", {}, "compare with ", this.against)), this.waiting,
       make("div", { class: "beside" }, make("div", {}, this.canvas, this.said), make("div", {}, make("label", { for: "find" }, "Find "), this.find, make("h2", {}, "Strongest arrows"), this.found))));
     this.listen();
   }
