@@ -26,6 +26,8 @@ def bare(module: nn.Module) -> Map:
     if type(module) is FeedForward:
         first, second, activation = bare(module.W_1), bare(module.W_2), module.activation
         return lambda x: second(activation(first(x)))
+    if type(module) is nn.Identity:
+        return lambda x: x
     return lambda x: module(x[None])[0]
 
 
