@@ -6,6 +6,7 @@ from watched import Plain, Stack
 
 import transom
 from transom.equations.masks import Causal
+from transom.lens.stitching import runs
 from transom.models import Decoder, DecoderConfig, EncoderDecoder, EncoderDecoderConfig
 
 torch.manual_seed(37)
@@ -151,6 +152,16 @@ def test_beams_that_change_places_and_several_texts_are_an_error_with_a_way_out(
     assert str(caught.value) == (
         "the attentions of 'stack.blocks.0.attention' are 2 runs, so 2 is none of them; count from 0"
     )
+
+
+def test_a_text_that_is_read_again_is_a_run_of_its_own():
+    model = writer()
+    with torch.no_grad(), transom.watch(model) as trace:
+        for length in (3, 3, 2):
+            model(PROMPT[:, :length])
+    assert [len(found) for found in runs(trace.all("stack.blocks.0.attention"))] == [1, 1, 1]
+    with pytest.raises(transom.Misfit, match="they are 3 runs"):
+        trace.stitched()
 
 
 def test_words_that_do_not_fit_are_an_error(own_errors):

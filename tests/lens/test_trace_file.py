@@ -194,6 +194,14 @@ def swapped(one, other):
 
 
 HOSTILE = {
+    "keys": ("plain", first(keys=[3, 2**40]), "keys 3 to 1099511627779 are named, but there are "),
+    "keys before the first": ("plain", first(keys=[-1, 2]), "keys -1 to 1 are named, but there are "),
+    "grid": (
+        "plain",
+        lambda said: said.update(grid={"rows": 0, "columns": 1}),
+        "a grid has rows and columns of patches, but got 0 × 1; give 1 or more of each - at `$.grid`",
+    ),
+    "targets": ("plain", lambda said: said.update(targets=[1]), "Expected `array`, got `int` - at `$.targets[0]`"),
     "no object": ("plain", lambda said: [1], "Expected `object`, got `array`"),
     "more fields": ("plain", first(run="rm"), "Object contains unknown field `run` - at `$.sights[0]`"),
     "tokens": ("plain", lambda said: said.update(tokens=[[1]]), "Expected `str`, got `int` - at `$.tokens[0][0]`"),

@@ -33,6 +33,8 @@ class Strand:
         if not alike(step.K, self.K) or not alike(step.V, self.V):
             return None
         queries, keys = step.whole[2:]
+        if queries == keys > 1:  # a text read at once, whatever was read before
+            return None
         first = next((self.length - known for known in (keys, keys - queries) if self.ends_with(step, known)), None)
         if first is not None:
             self.extend(step, self.length - first, self.length)
