@@ -12,9 +12,8 @@ import typer
 from transom.cli.given import AsJson
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from transom.cli.seen import Seen
+    from transom.cli.see_steps import StepsAsked
+    from transom.cli.seen import Asked, Seen
 
 
 def run(
@@ -62,18 +61,39 @@ def run(
 
     Every step of it: transom see "The cat sat." --steps --html steps.html
     """
-    from transom.cli.see_steps import StepsAsked, stepped, write_pictures
-    from transom.cli.seen import Asked, seen
-    from transom.cli.seen_text import lines
+    from transom.cli.see_steps import StepsAsked
+    from transom.cli.seen import Asked
     from transom.names import Misfit
 
     if not text and trace is None:
         raise Misfit("there should be a text to look into, but none came; give one, or --trace FILE")
-    found = proved(lambda: seen(Asked(text, model, layer, head, target, generate, arrows, trace)))
+    way = StepsAsked(token, cell) if steps or token is not None or cell is not None else None
+    asked = Asked(text, model, layer, head, target, generate, arrows, trace)
+    show(looked(asked, save), way, [html, svg], as_json, everything)
+
+
+def looked(asked: "Asked", save: Path | None) -> "Seen":
+    """What is seen, kept in a file where that is asked; a receipt that fails is a finding, and nothing is shown."""
+    from transom.cli.seen import seen
+    from transom.lens.trace import Disproved
+
+    try:
+        found = seen(asked)
+    except Disproved as error:
+        typer.echo(f"transom: {error}", err=True)
+        raise typer.Exit(1) from None
     if save is not None:
         found.trace.save(save)
-    way = StepsAsked(token, cell) if steps or token is not None or cell is not None else None
-    for line in write_pictures(found, way, [html, svg]):
+        typer.echo(f"the run is in {save}; see it again with transom see --trace {save}", err=True)
+    return found
+
+
+def show(found: "Seen", way: "StepsAsked | None", files: list[Path | None], as_json: bool, everything: bool) -> None:
+    """The pictures into their files, and the rest on standard output."""
+    from transom.cli.see_steps import stepped, write_pictures
+    from transom.cli.seen_text import lines
+
+    for line in write_pictures(found, way, files):
         typer.echo(line, err=True)
     if as_json:
         typer.echo(json.dumps(found.told() if way is None else way.told(found), indent=2, ensure_ascii=False))
@@ -81,19 +101,6 @@ def run(
     width = shutil.get_terminal_size((100, 24)).columns
     for line in lines(found, width, coloured(), everything) if way is None else stepped(found, way, width, coloured()):
         typer.echo(line, color=True)
-    if save is not None:
-        typer.echo(f"the run is in {save}; see it again with transom see --trace {save}", err=True)
-
-
-def proved(look: "Callable[[], Seen]") -> "Seen":
-    """What is seen; a receipt that fails is a finding, and nothing is shown."""
-    from transom.lens.trace import Disproved
-
-    try:
-        return look()
-    except Disproved as error:
-        typer.echo(f"transom: {error}", err=True)
-        raise typer.Exit(1) from None
 
 
 def coloured() -> bool:
