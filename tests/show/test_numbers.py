@@ -147,3 +147,11 @@ def test_a_lessons_path_goes_from_the_embedding_to_the_context():
     assert drawn.title == "How “b” moves, from embedding to sum"
     assert [one.end for one in drawn.panels[0].vectors] == [(5.0, 7.0), (10.0, 14.0)]
     assert drawn.notes == ("The vectors have two numbers each: nothing is lost.",)
+
+
+def test_a_path_follows_the_vector_and_not_what_is_added_to_it():
+    values = np.arange(6.0).reshape(2, 3)
+    names = ("embedding", "output", "residual", "norm", "feed_forward", "residual_2", "norm_2")
+    steps = [Step(name, "", "", values + place, ("a", "b"), ("1", "2", "3")) for place, name in enumerate(names)]
+    drawn = draw("context", Steps(steps, ("a", "b")))
+    assert [one.label for one in drawn.panels[0].vectors] == ["embedding", "residual", "norm", "residual_2", "norm_2"]

@@ -14,10 +14,10 @@ SPEC.loader.exec_module(DRAWING)
 
 
 def test_every_picture_is_there_small_and_shown_in_a_page():
-    files = sorted(path.name for path in DRAWING.FOLDER.iterdir())
-    assert files == sorted([*DRAWING.PICTURES, "page.png"])
-    assert all((DRAWING.FOLDER / name).stat().st_size < 150_000 for name in files)
-    assert not [name for name in files if f"](pictures/{name})" not in (DOCS / "show.md").read_text(encoding="utf-8")]
+    files = [DRAWING.FOLDER / name for name in (*DRAWING.PICTURES, "page.png")]
+    assert all(file.stat().st_size < 150_000 for file in files)
+    shown = (DOCS / "show.md").read_text(encoding="utf-8")
+    assert not [file.name for file in files if f"](pictures/{file.name})" not in shown]
 
 
 @pytest.mark.parametrize("name", [name for name, (_, same) in DRAWING.PICTURES.items() if same])

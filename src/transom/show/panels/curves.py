@@ -68,10 +68,15 @@ class Curves(msgspec.Struct, frozen=True, tag="curves", kw_only=True):
     def mark(self, marks: list[float], mark: float) -> str:
         return f"{10**mark:g}" if self.log else written(mark, decimals(marks))
 
+    def said(self, y: float) -> str:
+        """A value to so many decimals; one that would be printed as 0 and is not, by its power of ten."""
+        small = y != 0 and abs(y) < 0.5 * 10.0**-self.digits
+        return f"{y:.1e}".replace("-", "−") if small else written(y, self.digits)
+
     def summary(self, number: int, curve: Curve) -> str:
         first, last = curve.points[0], curve.points[-1]
         lowest = min(curve.points, key=lambda point: point[1])
-        begins, low, ends = (f"{written(y, self.digits)} at {x:g}" for x, y in (first, lowest, last))
+        begins, low, ends = (f"{self.said(y)} at {x:g}" for x, y in (first, lowest, last))
         widest = min(24, max(cells(visible(one.label)) for one in self.curves))
         name = f"{SIGNS[number % len(SIGNS)]} {padded(visible(curve.label), widest)}"
         return f"{name}  first {begins}, lowest {low}, last {ends}"
@@ -113,7 +118,7 @@ class Curves(msgspec.Struct, frozen=True, tag="curves", kw_only=True):
             last = max(y, last + 17)
             x, ink = frame.left + WIDE + 10, CATEGORIES[number % len(CATEGORIES)]
             canvas.line(x, last, x + 24, last, ink, 2, DASHES[number % len(DASHES)])
-            value = written(self.curves[number].points[-1][1], self.digits)
+            value = self.said(self.curves[number].points[-1][1])
             canvas.text(x + 30, last + 4, f"{clipped(visible(self.curves[number].label), LABEL)} · {value}", size=12)
 
 

@@ -49,7 +49,7 @@ def cell_size(grid: Grid) -> Cell:
         labels = [clipped(visible(one), LABEL) for one in grid.columns]
         upright = max((long(one, 12) for one in labels), default=0) + 8
         numbers = max((long(one, 12, mono=True) for one in texts), default=0) + 12
-        return max(numbers, upright if upright <= 1.6 * numbers else numbers), 24
+        return max(numbers, upright if upright <= max(72, 1.6 * numbers) else numbers), 24
     side = min(22.0, max(3.0, 640 / max(1, len(grid.rows), len(grid.columns))))
     return side, side
 

@@ -53,7 +53,7 @@ class Plane(msgspec.Struct, frozen=True, tag="plane", kw_only=True):
         if self.title:
             canvas.text(0, 13, visible(self.title), bold=True)
         points = [point for vector in self.vectors for point in (vector.start, vector.end)]
-        marks = [ticks(*around([point[axis] for point in points]), 5) for axis in (0, 1)]
+        marks = [ticks(*one, 5) for one in roomy(*(around([point[axis] for point in points]) for axis in (0, 1)))]
         left = max(long(written(one, decimals(marks[1])), 11) for one in marks[1]) + 10
         top = 44.0 if self.title else 22.0
         view = View(left, top, marks)
@@ -128,3 +128,14 @@ def around(values: list[float]) -> tuple[float, float]:
     """From the lowest to the highest, never of no length."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def roomy(across: Point, up: Point) -> tuple[Point, Point]:
+    """Both spans, the shorter one at least a quarter of the longer: points on a line need room for their names."""
+    least = 0.25 * max(across[1] - across[0], up[1] - up[0])
+    return widened(across, least), widened(up, least)
+
+
+def widened(span: Point, least: float) -> Point:
+    missing = max(0.0, least - (span[1] - span[0])) / 2
+    return span[0] - missing, span[1] + missing

@@ -1,6 +1,7 @@
 """How a token's vector moves, from its embedding to the output: a path on a plane."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from transom.names import Misfit
@@ -9,8 +10,6 @@ from transom.show.picture import Picture, Source, Table
 from transom.show.projection import projected
 from transom.show.visible import visible
 from transom.show.worked import steps_in
-
-WAY = ("embedding", "joined", "output", "residual", "norm", "feed_forward")  # steps that have the width of the model
 
 
 def context(
@@ -71,8 +70,7 @@ def staged(thing: Any, row: int) -> tuple[list[tuple[str, Any]], str]:
     steps = steps_in(thing)
     if steps is not None:
         found = list(steps)
-        alone = {"sum"} if len(steps.heads) < 2 else set()  # one head's sum is the token's context itself
-        way = [step for step in found if step.name in {*WAY, *alone}]
+        way = stream(found, len(steps.heads) < 2)
         width = way[0].values.shape[1] if way else 0
         same = [step for step in way if step.values.shape[1] == width]
         if same and not -len(same[0].rows) <= row < len(same[0].rows):
@@ -87,6 +85,22 @@ def staged(thing: Any, row: int) -> tuple[list[tuple[str, Any]], str]:
         f"a path is drawn of [(stage, vector), …] or of Steps, but got {type(thing).__name__}; a Trace holds"
         " attentions, not the vectors between layers: take the model's hidden states"
     )
+
+
+def stream(steps: list[Any], one_head: bool) -> list[Any]:
+    """The steps that are the token's vector itself; what is only added to it on the way is none of them."""
+    if any(step.name.startswith("residual") for step in steps):
+        after = [
+            step
+            for before, step in pairwise(steps)
+            if step.name.startswith("norm") and before.name.startswith("residual")
+        ]
+        return [step for step in steps if step.name == "embedding" or step.name.startswith("residual") or step in after]
+    last = "output" if any(step.name == "output" for step in steps) else "joined"
+    names = {"embedding", last, "feed_forward"}
+    if one_head and not any(step.name == last for step in steps):
+        names.add("sum")  # one head's sum is the token's context itself
+    return [step for step in steps if step.name in names]
 
 
 def stage(step: Any, all_steps: list[Any]) -> str:
