@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from transom.names import Drawable
 
 if TYPE_CHECKING:
-    from transom import equations, kernels, layers, lens, models, show, text
+    from transom import equations, kernels, layers, lens, lessons, models, show, text
     from transom.equations.masks import causal, padding, same_document, sliding_window
     from transom.kernels import attend
     from transom.lens import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 
-ROOMS = ("equations", "kernels", "layers", "models", "text", "lens", "show")
+ROOMS = ("equations", "kernels", "layers", "models", "text", "lens", "lessons", "show")
 HOMES = {
     "attend": "transom.kernels",
     "causal": "transom.equations.masks",
@@ -77,6 +77,7 @@ __all__ = [
     "knock_out",
     "layers",
     "lens",
+    "lessons",
     "models",
     "padding",
     "rollout",

@@ -62,7 +62,6 @@ def test_every_step_that_lessons_have_is_named():
 def all_cases():
     names = (
         "three-tokens",
-        "masked",
         "many-heads",
         "word-order",
         "layers-together",

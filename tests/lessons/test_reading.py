@@ -1,5 +1,7 @@
 """Lessons from outside: what does not fit is told with its file and its line, whatever is in it."""
 
+import random
+
 import pytest
 
 from transom.lessons import checked, parsed, read
@@ -363,3 +365,37 @@ def test_random_numbers_come_from_their_seed():
 def test_a_token_of_any_text_is_just_a_token():
     text = changed('"a"', '"<script>\\u001b[31m]]\\"# = ["').replace('row = "a"', "row = 1")
     assert parsed(text, "mine.toml").steps().tokens[0] == '<script>\x1b[31m]]"# = ['
+
+
+def test_numbers_that_grow_too_large_are_told():
+    layers = "[[layer]]\n" * 9
+    text = changed("[1, 0],", "[1e12, 1e12],").replace(
+        "[[case]]", f"W_O = [[1e12, 1e12], [1e12, 1e12]]\n{layers}[[case]]"
+    )
+    text = text.replace('row = "a"', 'row = "a"\nlayer = 9').replace("[[1, 2], [3, 4]]", "[[1e12, 0], [0, 1e12]]")
+    assert complaint(text).endswith("is too large to be computed; take smaller numbers")
+    assert complaint(text).startswith("mine.toml, line ")
+
+
+def test_a_matrix_that_is_too_large_is_told_before_it_is_made():
+    text = changed('mask = "none"', "heads = 64\nd_head = 1024").replace('W_Q = "identity"', "W_Q = { random = 1 }")
+    text = text.replace("tokens =", "d_model = 1024\ntokens =")
+    text = text.replace("embeddings = [\n  [1, 0],\n  [0, 1],\n  [1, 1],\n]", "embeddings = { random = 1 }")
+    assert complaint(text) == (
+        "mine.toml, line 9: W_Q may have 4194304 numbers, but 1024 × 65536 are more; take a smaller one"
+    )
+
+
+def test_a_spoiled_lesson_is_read_or_told_never_anything_else():
+    """Pieces cut out, doubled or put in: no other error than Misfit comes of it."""
+    pick = random.Random(7)
+    signs = ['"', "'", '"""', "[", "]", "{", "}", "=", "#", "\n", "nan", "1e9", "[[", "true", '""""', "\\"]
+    told = 0
+    for _ in range(150):
+        place, length = pick.randrange(len(GOOD)), pick.choice([1, 2, 5, 20])
+        middle = pick.choice(["", GOOD[place : place + length] * 2, pick.choice(signs)])
+        try:
+            checked(parsed(GOOD[:place] + middle + GOOD[place + length :], "mine.toml"))
+        except Misfit:
+            told += 1
+    assert 50 < told < 150

@@ -6,14 +6,14 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from transom.files.strict import nearest
 from transom.lessons.lines import Path, Source
 from transom.lessons.setup import Setup
 from transom.lessons.steps import Steps
 from transom.lessons.working import computed
 from transom.names import Drawable, Misfit
-
-Printed = Decimal | tuple["Printed", ...]  # a number with its digits, or rows of such
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,11 @@ class Case:
         """Every step, and the tables of the experiment behind them."""
         from transom.lessons.experiments import tried
 
-        steps = Steps((), ()) if self.setup is None else computed(self.setup)
+        with np.errstate(all="ignore"):
+            steps = Steps((), ()) if self.setup is None else computed(self.setup)
+        for step in steps:
+            if np.isnan(step.values).any() or np.isposinf(step.values).any():
+                raise Misfit(f"{step.name} of layer {step.layer + 1} is too large to be computed; take smaller numbers")
         return steps if self.trial is None else Steps([*steps, *tried(self.trial)], steps.tokens, steps.at_tokens)
 
 

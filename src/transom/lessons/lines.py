@@ -8,7 +8,7 @@ from typing import Any
 
 Path = tuple[str | int, ...]  # ("claim", 2, "value"): the value of the third [[claim]]
 SKIPPED = re.compile(
-    r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.DOTALL
+    r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.DOTALL
 )  # strings and comments, in which a bracket is just a sign
 
 

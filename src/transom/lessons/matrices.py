@@ -13,6 +13,7 @@ from transom.lessons.table import LARGEST, Table, printed, shown
 from transom.names import Misfit
 
 LIMITS = Limits(line=2**16, document=2**20)
+MOST = 2**22  # numbers of a matrix
 NAMED = {"identity": np.eye, "zeros": lambda rows, columns: np.zeros((rows, columns))}
 WAYS = 'give rows of numbers, "identity", { random = 1 } or { csv = "file.csv" }'
 
@@ -20,6 +21,8 @@ WAYS = 'give rows of numbers, "identity", { random = 1 } or { csv = "file.csv" }
 def matrix(table: Table, name: str, rows: int | None, columns: int | None) -> Matrix:
     """The matrix under a name; `rows` or `columns` is None where the matrix itself says how many."""
     value = table.settings[name]
+    if rows is not None and columns is not None and rows * columns > MOST:
+        raise table.wrong(name, f"{name} may have {MOST} numbers, but {rows} × {columns} are more; take a smaller one")
     if isinstance(value, str):
         found = named(table, name, value, rows, columns)
     elif isinstance(value, dict):
@@ -105,9 +108,9 @@ def from_csv(table: Table) -> Matrix:
         if rows and len(row) != len(rows[0]):
             raise Misfit(f"{path}, line {line}: a row must have {len(rows[0])} numbers, but this has {len(row)}")
         rows.append(row)
-        if len(rows) * len(row) > 2**20:
+        if len(rows) * len(row) > MOST:
             raise Misfit(
-                f"{path}, line {line}: a matrix may have {2**20} numbers, but this has more; take a smaller one"
+                f"{path}, line {line}: a matrix may have {MOST} numbers, but this has more; take a smaller one"
             )
     if not rows:
         raise Misfit(f"{path} should hold a matrix, but it is empty; write numbers with commas between")

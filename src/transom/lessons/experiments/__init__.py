@@ -33,7 +33,7 @@ EXPERIMENTS = {
         {"d_model": (512, 1, 16_384), "heads": (8, 1, 64), "rank": (64, 1, 4096), "tokens": (10, 1, 10**6)},
     ),
     "what_is_learned": Experiment(learning.what_is_learned, {"seed": SEED}),
-    "look_ahead": Experiment(learning.look_ahead, {"updates": (90, 1, 2000), "seed": SEED}),
+    "look_ahead": Experiment(learning.look_ahead, {"updates": (110, 1, 2000), "seed": SEED}),
 }
 
 

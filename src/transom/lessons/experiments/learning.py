@@ -51,6 +51,7 @@ def look_ahead(updates: int, seed: int) -> Iterator[Step]:
 
 
 SIGNS, LENGTH, NOISE = 7, 11, 0.25
+RATE, MOMENTUM = 0.4, 0.9  # plain descent with momentum
 
 
 def trained(causal: bool, updates: int, seed: int) -> tuple[float, float, float]:
@@ -60,13 +61,14 @@ def trained(causal: bool, updates: int, seed: int) -> tuple[float, float, float]
 
     draw = torch.Generator().manual_seed(seed)
     model = writer(draw)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    parameters = list(model.parameters())
+    pushes = [torch.zeros_like(one) for one in parameters]
     for _ in range(updates):
         signs = text(48, draw)
         loss = cross_entropy(said(model, signs[:, :-1], causal).flatten(0, 1), signs[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        for one, push, gradient in zip(parameters, pushes, torch.autograd.grad(loss, parameters), strict=True):
+            push.mul_(MOMENTUM).add_(gradient)
+            one.data.sub_(RATE * push)
     with torch.no_grad():
         signs = text(512, draw)
         loss = float(cross_entropy(said(model, signs[:, :-1], causal).flatten(0, 1), signs[:, 1:].flatten()))
