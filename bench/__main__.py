@@ -7,6 +7,7 @@ import torch
 
 QUESTIONS = {
     "attention": "What does attention cost, and what does it cost to look into it?",
+    "kernel": "Does the native engine keep its promises, and does its cost follow from the shape?",
     "generation": "How fast does a translator write, beside Hugging Face and CTranslate2?",
     "watching": "What does it cost to watch a model, beside the ways there are to have its weights?",
     "induction": "Are the heads found that are known to be there?",

@@ -78,7 +78,9 @@ class Backward {
 
     Block prepared(const Head& head, int64_t first) const {
         Scratch& memory = scratch();
-        memory.begin(ROWS * (2 * of.d_head + of.d_value + wide_K + wide_V + 3 + 4 * BACK) + 512);
+        auto room = [](int64_t floats) { return Scratch::padded(floats); };
+        memory.begin(2 * room(ROWS * of.d_head) + room(ROWS * of.d_value) + room(ROWS * wide_K) + room(ROWS * wide_V) +
+                     3 * room(ROWS) + 4 * room(ROWS * BACK));
         Block one{Rows(head, first, of.queries), memory.take(ROWS * of.d_head), memory.take(ROWS * of.d_value),
                   memory.take(ROWS * wide_K), memory.take(ROWS * wide_V), memory.take(ROWS), memory.take(ROWS),
                   memory.take(ROWS * of.d_head), memory.take(ROWS * BACK), memory.take(ROWS * BACK),
@@ -90,10 +92,8 @@ class Backward {
         pack(dO, of.d_value, of.d_value, one.rows.count, 1.0f, one.of_mixed);
         lay(Q, of.Q_strides[2], of.d_head, one.rows.count, of.scale, one.plain_Q, wide_K);
         lay(dO, of.d_value, of.d_value, one.rows.count, 1.0f, one.plain_dO, wide_V);
-        for (int i = 0; i < ROWS; i++) {
-            one.settled[i] = i < one.rows.count ? product(dO + i * of.d_value, O + i * of.d_value, of.d_value) : 0.0f;
-            one.lse[i] = i < one.rows.count ? in_log2(sent.lse[place + i]) : 1e30f;
-        }
+        for (int v = 0; v < one.rows.vectors; v++) settle(dO, O, one, v);
+        for (int i = 0; i < ROWS; i++) one.lse[i] = i < one.rows.count ? in_log2(sent.lse[place + i]) : 1e30f;
         std::fill(one.of_Q, one.of_Q + ROWS * of.d_head, 0.0f);
         if (of.dropout > 0) stir_rows(head, one.rows, one.stirs);
         return one;
@@ -104,12 +104,15 @@ class Backward {
             for (int64_t k = 0; k < wide; k += W) store(to + i * wide + k, load_few(from + i * stride + k, d - k) * factor);
     }
 
-    static float product(const float* a, const float* b, int64_t d) {
-        Lanes sum{};
-        for (int64_t k = 0; k < d; k += W) sum = load_few(a + k, d - k) * load_few(b + k, d - k) + sum;
-        float total = 0.0f;
-        for (int i = 0; i < W; i++) total += sum[i];
-        return total;
+    // D = Σ dO · O of each row of one vector.
+    void settle(const float* dO, const float* O, const Block& one, int v) const {
+        Lanes products[W] = {};
+        for (int i = 0; i < W && v * W + i < one.rows.count; i++)
+            for (int64_t k = 0; k < of.d_value; k += W) {
+                int64_t at = (v * W + i) * of.d_value + k;
+                products[i] = load_few(dO + at, of.d_value - k) * load_few(O + at, of.d_value - k) + products[i];
+            }
+        store(one.settled + v * W, sums(products));
     }
 
     void send_back(const Head& head, int64_t first, float* to_K, float* to_V) const {

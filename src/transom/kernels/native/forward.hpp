@@ -59,9 +59,10 @@ class Forward {
     int64_t number_of(const Unit& unit) const { return unit.head * plan.chunks + unit.chunk; }
 
     size_t needed() const {
-        size_t own = ROWS * (of.d_head + of.d_value + 5) + Scratch::padded(Strongest::floats(found.k)) + 16;
-        if (found.received) own += ROWS * (of.keys + blocks);
-        return plan.group * Scratch::padded(own) + ROWS * (plan.block + SUB) + 256;
+        auto room = [](int64_t floats) { return Scratch::padded(floats); };
+        size_t own = room(ROWS * of.d_head) + room(ROWS * of.d_value) + 5 * room(ROWS) + room(Strongest::floats(found.k));
+        if (found.received) own += room(ROWS * of.keys) + room(ROWS * blocks);
+        return plan.group * own + room(ROWS * plan.block) + room(ROWS * SUB);
     }
 
     Traveller traveller(const Head& head, int64_t first) const {

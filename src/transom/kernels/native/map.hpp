@@ -35,7 +35,7 @@ class Map {
     int64_t span() const { return window.last_key - window.first_key; }
 
     void pool(const Rows& rows) const {
-        scratch().begin(ROWS * (of.d_head + at_once + 1) + 256);
+        scratch().begin(Scratch::padded(ROWS * of.d_head) + Scratch::padded(ROWS * at_once) + Scratch::padded(ROWS));
         float *queries = scratch().take(ROWS * of.d_head), *S = scratch().take(ROWS * at_once), *base = scratch().take(ROWS);
         pack(head.Q + rows.first * of.Q_strides[2], of.Q_strides[2], of.d_head, rows.count, query_factor(of), queries);
         const float* own = lse + head.number() * of.queries + rows.first;

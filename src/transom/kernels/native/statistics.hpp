@@ -47,7 +47,8 @@ class Statistics {
     void look_from(const Head& head, int64_t first, float* columns) const {
         Rows rows(head, first, of.queries);
         Scratch& memory = scratch();
-        memory.begin(ROWS * (of.d_head + LOOKED_AT + 5) + Scratch::padded(Strongest::floats(found.k)) + 256);
+        auto room = [](int64_t floats) { return Scratch::padded(floats); };
+        memory.begin(room(ROWS * of.d_head) + room(ROWS * LOOKED_AT) + 5 * room(ROWS) + room(Strongest::floats(found.k)));
         float *queries = memory.take(ROWS * of.d_head), *S = memory.take(ROWS * LOOKED_AT), *most = memory.take(ROWS);
         Running running{memory.take(ROWS), memory.take(ROWS), memory.take(ROWS), memory.take(ROWS)};
         Strongest strongest;
