@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from transom.lens import (
         HEADS,
         EffectTable,
+        Replay,
         Sight,
         Trace,
         by_words,
@@ -46,6 +47,7 @@ HOMES = {
     "effect": "transom.lens",
     "EffectTable": "transom.lens",
     "Trace": "transom.lens",
+    "Replay": "transom.lens",
     "heads": "transom.lens",
     "HEADS": "transom.lens",
     "rollout": "transom.lens",
@@ -62,6 +64,7 @@ __all__ = [
     "EffectTable",
     "Misfit",
     "Picture",
+    "Replay",
     "Sight",
     "Trace",
     "attend",
