@@ -1,6 +1,7 @@
 """What a lesson computes: equal to Transom's own layers and to torch.nn, and every cell opens its arithmetic."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from transom.layers import MultiHeadAttention
 from transom.lessons import parsed
 from transom.lessons.setup import Attention, Block, Layer, Rounding, Setup
 from transom.lessons.working import computed
+from transom.names import Misfit
 
 TOKEN, HEADS, D_HEAD, D_VALUE, D_MODEL, D_HIDDEN = 5, 3, 2, 7, 11, 13
 TOKENS = tuple("abcde")
@@ -226,3 +228,17 @@ layer = "LAYER"
         right = module[1](x)[0]
     assert np.allclose(steps["output"].values, right.numpy(), atol=1e-4)
     assert len(steps.heads) == module[1].heads
+
+
+@pytest.mark.slow
+def test_a_text_that_is_one_token_is_that_token():
+    text = LESSON.replace('["a", "b", "c"]', '["where", "Ġwhere", "unbelievablyso"]')
+    text = text.replace("[[1, 2, 0, 1], [0, 1, 3, 1], [1, 1, 1, 2]]", '{ model = "embedded/en-fr" }')
+    with pytest.raises(Misfit) as caught:
+        parsed(text + '[parameters]\nall = "identity"\n', "x.toml")
+    assert re.fullmatch(
+        r"x\.toml, line 2: each token must be one of the model's, but 'unbelievablyso' is ('\S+', )+'\S+'; give those",
+        str(caught.value),
+    )
+    found = parsed(text.replace(', "unbelievablyso"', "") + '[parameters]\nall = "identity"\n', "x.toml")
+    assert np.isfinite(found.steps()["embedding"].values).all()

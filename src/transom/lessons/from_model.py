@@ -50,13 +50,21 @@ def embeddings(table: Table, name: str, tokens: tuple[str, ...]) -> Matrix:
     import torch
 
     model, tokenizer = loaded(folder(alone(table, name).known(("model",))))
-    known = tokenizer.tokens
-    for token in tokens:
-        if token not in known:
-            raise table.wrong("tokens", f"the model knows no token {token!r}; {nearest(token, known)}")
+    ids = [identified(table, tokenizer, token) for token in tokens]
     embedding = getattr(model, "source_embedding", None) or model.embedding
     with torch.no_grad():
-        return embedding.looked_up(torch.tensor([[known.index(token) for token in tokens]]))[0].double().numpy()
+        return embedding.looked_up(torch.tensor([ids]))[0].double().numpy()
+
+
+def identified(table: Table, tokenizer: Any, token: str) -> int:
+    """The number of a token: by its name in the vocabulary, or as a text that is one token."""
+    if token in tokenizer.tokens:
+        return tokenizer.tokens.index(token)
+    ids = tokenizer.encode(token)
+    if len(ids) != 1 or ids[0] == tokenizer.unknown:
+        pieces = ", ".join(repr(tokenizer.tokens[one]) for one in ids)
+        raise table.wrong("tokens", f"each token must be one of the model's, but {token!r} is {pieces}; give those")
+    return ids[0]
 
 
 def layer(table: Table, attention: Attention, block: Block) -> Layer:
