@@ -62,11 +62,11 @@ class Comparison:
 
 COMPARISONS = {
     "arrangements": Comparison(
-        "Six letters backwards: three arrangements of a block, 3 + 3 layers",
+        "Six letters backwards: three arrangements of a block, 2 + 2 layers",
         "recipes/reverse.toml",
         (
-            *("model.encoder_layers=3", "model.decoder_layers=3", "optimizer.rate=3e-3", "schedule.warmup=50"),
-            *("train.updates=800", "train.judge_every=40", "judge.write=false"),
+            *("model.encoder_layers=2", "model.decoder_layers=2", "optimizer.rate=3e-3", "schedule.warmup=50"),
+            *("train.updates=500", "train.judge_every=25", "judge.write=false"),
         ),
         {
             "post-norm": "model.arrangement=post_norm",
@@ -79,8 +79,12 @@ COMPARISONS = {
     "mask": Comparison(
         "A writer of characters, with and without the causal mask",
         "recipes/shakespeare_char.toml",
-        ("train.updates=1000", "train.judge_every=50", "judge.examples=240"),
-        {"with the mask": "model.causal=true", "without the mask": "model.causal=false"},
+        (
+            *("model.layers=2", "model.d_model=64", "model.d_hidden=256", "model.longest=16"),
+            *("train.block=16", "train.rows=48", "optimizer.rate=3e-3"),
+            *("train.updates=600", "train.judge_every=30", "judge.examples=960"),
+        ),
+        {"without the mask": "model.causal=false", "with the mask": "model.causal=true"},
         writes,
         ("Loss on held-out text, in nats a character. Without the mask the next character is among those it sees.",),
         reads_text=True,
