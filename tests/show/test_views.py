@@ -328,3 +328,20 @@ def test_categories_are_told_apart_without_colour_too():
     from transom.show.panels.curves import DASHES, SIGNS
 
     assert len(set(CATEGORIES)) == len(CATEGORIES) == len(set(DASHES)) == len(set(SIGNS)) == 7
+
+
+def test_a_receipt_is_worked_out_once_and_again_when_a_number_changes(monkeypatch):
+    Q, K, V = tensors()
+    own = transom.sight(Q.clone(), K.clone(), V.clone())
+    passes = []
+    real = type(own).receipt
+    monkeypatch.setattr(type(own), "receipt", lambda self: passes.append(1) or real(self))
+    draw("matrix", own)
+    draw("rows", own)
+    assert len(passes) == 1
+    own.output += 1.0
+    with pytest.raises(Misfit, match="receipt FAILS"):
+        draw("rows", own)
+    own.output = own.output - 1.0
+    draw("rows", own)
+    assert len(passes) == 3

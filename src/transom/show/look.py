@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from transom.names import Misfit
 from transom.show.picture import Source
 from transom.show.worked import Worked, attentions, steps_in
 
 Labels = Sequence[str]
+RECEIPTS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by Sight
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def receipt_of(sight: Any, name: str) -> str:
     """The receipt in words; a picture whose weights did not make the output is not drawn."""
     if isinstance(sight, Worked):
         return ""
-    receipt = sight.receipt()
+    receipt = receipt_kept(sight)
     if receipt.fails:
         where = f" of {name!r}" if name else ""
         raise Misfit(
@@ -139,6 +141,25 @@ def receipt_of(sight: Any, name: str) -> str:
             " nothing is drawn from it, watch the model again"
         )
     return str(receipt)
+
+
+def receipt_kept(sight: Any) -> Any:
+    """The receipt, worked out once for the numbers it proves: it is a pass over all weights, and one draws often."""
+    if hasattr(sight, "proof"):
+        return sight.receipt()
+    known = RECEIPTS.get(sight)
+    if known is None or known[0] != state(sight):
+        receipt = sight.receipt()
+        RECEIPTS[sight] = known = (state(sight), receipt)
+    return known[1]
+
+
+def state(sight: Any) -> tuple[tuple[int, int], ...]:
+    """Which tensors a receipt is about, and whether they were written to since."""
+    problem, given = sight.problem, vars(sight)
+    used = given.get("output") if sight.joined is None else sight.joined.output
+    tensors = (problem.Q, problem.K, problem.V, used, given.get("lse"))
+    return tuple((id(one), 0 if one is None or one.is_inference() else one._version) for one in tensors)
 
 
 def receipts_of(seen: list[tuple[str, Any]]) -> str:
