@@ -6,15 +6,22 @@ namespace transom {
 
 // to[d][ROWS] = factor · from[count][d]; the lanes of rows that are not there are 0.
 static void pack(const float* from, int64_t stride, int64_t d, int count, float factor, float* to) {
+    static const float nothing[W] = {};
     for (int v = 0; v * W < count; v++)
         for (int64_t k = 0; k < d; k += W) {
             Lanes row[W];
-            for (int i = 0; i < W; i++) {
-                int at = v * W + i;
-                row[i] = at < count ? load_few(from + at * stride + k, d - k) * factor : Lanes{};
+            if (k + W <= d) {
+#pragma GCC unroll 16
+                for (int i = 0; i < W; i++)
+                    row[i] = load(v * W + i < count ? from + (v * W + i) * stride + k : nothing) * factor;
+            } else {
+                for (int i = 0; i < W; i++)
+                    row[i] = v * W + i < count ? load_few(from + (v * W + i) * stride + k, d - k) * factor : Lanes{};
             }
             transpose(row);
-            for (int i = 0; i < W && k + i < d; i++) store(to + (k + i) * ROWS + v * W, row[i]);
+#pragma GCC unroll 16
+            for (int i = 0; i < W; i++)
+                if (k + i < d) store(to + (k + i) * ROWS + v * W, row[i]);
         }
 }
 
@@ -24,10 +31,12 @@ static void unpack(const float* from, int64_t d, int count, const float* factor,
         Lanes by = load(factor + v * W);
         for (int64_t k = 0; k < d; k += W) {
             Lanes row[W];
-            for (int i = 0; i < W; i++) row[i] = k + i < d ? load(from + (k + i) * ROWS + v * W) * by : Lanes{};
+#pragma GCC unroll 16
+            for (int i = 0; i < W; i++) row[i] = load(from + (k + i < d ? k + i : k) * ROWS + v * W) * by;
             transpose(row);
-            for (int i = 0; i < W && v * W + i < count; i++)
-                store_few(to + (v * W + i) * stride + k, row[i], d - k);
+#pragma GCC unroll 16
+            for (int i = 0; i < W; i++)
+                if (v * W + i < count) store_few(to + (v * W + i) * stride + k, row[i], d - k);
         }
     }
 }
