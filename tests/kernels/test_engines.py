@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import transom
-from transom.kernels import engines, library, native_engine
+from transom.kernels import engines, library, native_engine, torch_engine
 from transom.kernels.library import Engine
 from transom.kernels.problem import put
 from transom.kernels.terms import refusal, terms
@@ -58,6 +58,25 @@ def test_torch_func_is_left_to_torch(monkeypatch):
     assert torch.allclose(found[0], transom.attend(Q[0], K[0], V[0]), atol=1e-5)
 
 
+LEFT_TO_TORCH = {
+    None: torch.zeros(1, 8, 97, 64),
+    "fewer than 8 queries": torch.zeros(1, 64, 7, 64),
+    "half precision, in which torch is as fast": torch.zeros(1, 8, 97, 64).bfloat16(),
+    "so little to do that the call costs most": torch.zeros(1, 1, 97, 64),
+    "torch.float64": torch.zeros(1, 8, 97, 64).double(),
+}
+
+
+@needed
+@pytest.mark.parametrize("why", LEFT_TO_TORCH, ids=str)
+def test_auto_takes_the_native_engine_where_it_is_faster(why, monkeypatch):
+    monkeypatch.setenv("TRANSOM_ENGINE", "auto")
+    Q = LEFT_TO_TORCH[why]
+    problem = put(Q, Q, Q)
+    assert engines.why_torch(problem) == why
+    assert engines.chosen(problem) is (native_engine.solve if why is None else torch_engine.solve)
+
+
 FORKED = """
 import os, torch, transom
 torch.set_num_threads(2)
@@ -67,6 +86,24 @@ child = os.fork()
 if child == 0:
     os._exit(0 if torch.equal(transom.attend(Q, K, V, causal=True), first) else 3)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+INTERRUPTED = """
+import os, signal, threading, torch, transom
+from transom.kernels import library
+library.NUMBERS_AT_ONCE = 2**24
+Q, K, V = torch.randn(3, 1, 2, 2048, 32)
+first = transom.attend(Q, K, V)
+turns, run = [], library.in_turns
+library.in_turns = lambda *given: (turns.append(turn) or turn for turn in run(*given))
+threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    while True:
+        transom.attend(Q, K, V)
+except KeyboardInterrupt:
+    pass
+assert len(turns) > 1
+assert torch.equal(transom.attend(Q, K, V), first)
 """
 
 COMPILED = """
@@ -83,7 +120,9 @@ assert all(torch.equal(mine, its) for mine, its in zip(*of))
 @needed
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "code", [FORKED, COMPILED], ids=["a forked process goes on alone", "compiled, it is one graph"]
+    "code",
+    [FORKED, INTERRUPTED, COMPILED],
+    ids=["a forked process goes on alone", "an interrupt is answered", "compiled, it is one graph"],
 )
 def test_in_a_process_of_its_own(code):
     """Where neither the threads of the tests nor their shape checks are in the way."""

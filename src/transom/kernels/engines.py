@@ -1,5 +1,6 @@
 """Which engine solves what: TRANSOM_ENGINE is torch, native or auto (which takes the faster one)."""
 
+import math
 import os
 from collections.abc import Callable
 
@@ -13,6 +14,9 @@ from transom.names import Misfit
 
 Solve = Callable[[Problem], tuple[Tensor, Tensor]]
 ENGINES = ("torch", "native", "auto")
+FEWEST_PRODUCTS = (
+    2**21
+)  # multiplications below which the call itself is most of the time, and torch's is the cheaper one
 FEWEST_QUERIES = 8  # below this most lanes of the native engine would idle, and reading the keys is all there is to it
 
 
@@ -58,6 +62,8 @@ def slower(problem: Problem) -> str | None:
         return f"fewer than {FEWEST_QUERIES} queries"
     if problem.Q.dtype != torch.float32:
         return "half precision, in which torch is as fast"
+    if math.prod(problem.whole) * (problem.Q.shape[3] + problem.V.shape[3]) < FEWEST_PRODUCTS:
+        return "so little to do that the call costs most"
     return None
 
 
