@@ -18,8 +18,8 @@ import transom
 from transom.cli import head_stream, main
 from transom.cli.any_model import opened
 from transom.cli.head_files import read
-from transom.lens.head_sums import joined
-from transom.lens.heads import measured
+from transom.lens.measuring.head_sums import joined
+from transom.lens.measuring.heads import measured
 
 pytestmark = [
     pytest.mark.usefixtures("own_errors"),
@@ -67,7 +67,7 @@ def test_the_figures_are_those_of_the_documents_one_by_one(home, capsys):
         with transom.watch(model.model) as trace:
             model.run(fed)
         parts.append(measured(trace, tokens=fed.tokens))
-    table = transom.lens.head_table.HeadTable.of(joined(parts))
+    table = transom.lens.measuring.head_table.HeadTable.of(joined(parts))
     assert told["heads"] == table.told()
     assert (told["documents"], told["pieces"]) == (9, 9)
     assert told["tokens"] == sum(len(model.encode(line).ids) for line in LINES)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import transom
-from transom.lens import difference
+from transom.lens.measuring import difference
 from transom.names import Misfit
 
 torch.manual_seed(43)

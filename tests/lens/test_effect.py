@@ -13,9 +13,9 @@ from watched import Plain, Stack
 import transom
 from transom import Misfit
 from transom.lens import Rule
-from transom.lens.matter import carried, most_telling
-from transom.lens.outcome import divergence
-from transom.lens.trials import Call, Trials
+from transom.lens.asking.matter import carried, most_telling
+from transom.lens.asking.outcome import divergence
+from transom.lens.asking.trials import Call, Trials
 from transom.models import Decoder, DecoderConfig, EncoderDecoder, EncoderDecoderConfig
 
 torch.manual_seed(61)
@@ -250,7 +250,7 @@ def test_words_stand_beside_their_places():
 
 def test_progress_is_told_and_runs_are_bounded(monkeypatch):
     done = []
-    monkeypatch.setattr("transom.lens.trials.AT_ONCE", 4)
+    monkeypatch.setattr("transom.lens.asking.trials.AT_ONCE", 4)
     transom.effect(DECODER, (TOKENS,), [(0, 1, 6, key) for key in range(7)], progress=lambda *one: done.append(one))
     assert done == [(3, 7), (6, 7), (7, 7)]
     whole = torch.zeros(1, 2**20)
@@ -277,7 +277,7 @@ def test_where_there_are_no_logits_norms_decide_which_head_is_most_telling(monke
     x = torch.randn(1, 5, 12)
     with transom.watch(layer) as trace:
         layer(x)
-    monkeypatch.setattr("transom.lens.matter.TOKENS_TRIED", 14)
+    monkeypatch.setattr("transom.lens.asking.matter.TOKENS_TRIED", 14)
     assert most_telling(layer.eval(), x, trace) == ("(model)", 1)
     sight = trace[0]
     moved = (sight.weights()[0] * sight.V[0].norm(dim=-1)[:, None]).sum(dim=(1, 2)) / 5

@@ -10,8 +10,8 @@ import torch
 
 import transom
 from transom.kernels import tiles
-from transom.lens.heads import measured
-from transom.lens.measures import HEADS, Measure, Tally
+from transom.lens.measuring.heads import measured
+from transom.lens.measuring.measures import HEADS, Measure, Tally
 from transom.lens.trace import Trace
 from transom.names import Misfit
 
@@ -219,7 +219,7 @@ def test_steps_of_a_cache_join_to_the_whole():
 
 def test_sums_join_exactly_in_any_order():
     parts = [measured(trace_of(seen(kind)), tokens=IDS) for kind in KINDS]
-    from transom.lens.head_sums import joined
+    from transom.lens.measuring.head_sums import joined
 
     one, other = joined(parts), joined(reversed([joined(parts[3:]), *parts[:3]]))
     assert one == other

@@ -11,8 +11,8 @@ from watched import Plain, Stack
 
 import transom
 from transom import Misfit
-from transom.lens.ear import EAR
-from transom.lens.interception import INSTALLED
+from transom.lens.hearing.ear import EAR
+from transom.lens.hearing.interception import INSTALLED
 from transom.models import Decoder, DecoderConfig
 
 torch.manual_seed(31)

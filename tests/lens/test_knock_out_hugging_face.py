@@ -201,7 +201,7 @@ def test_effect_of_an_encoder_and_of_attention_by_hand():
 
 @pytest.mark.slow
 def test_a_batch_of_heads_is_knocked_out_as_one_by_one():
-    from transom.lens.matter import most_telling
+    from transom.lens.asking.matter import most_telling
 
     model = SDPA["Llama, grouped"].built("sdpa")
     with torch.no_grad(), transom.watch(model) as trace:

@@ -5,7 +5,7 @@ import torch
 
 import transom
 from transom.equations.masks import Causal
-from transom.lens.heard import problem_of
+from transom.lens.hearing.heard import problem_of
 from transom.lens.positions import first_position, seen_keys
 from transom.lens.sight import Sight
 from transom.names import Misfit

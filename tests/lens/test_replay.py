@@ -11,7 +11,7 @@ from watched import Plain, Stack
 import transom
 from transom.lens import Recorder, Replay, curve, replay
 from transom.lens.curve import Curve
-from transom.lens.replay_file import FORMAT
+from transom.lens.on_file.replay_file import FORMAT
 
 torch.manual_seed(61)
 X = torch.randn(1, 5, 14)

@@ -7,8 +7,8 @@ import torch
 
 import transom
 from transom.kernels import tiles
-from transom.lens import row_bands
-from transom.lens.flow import LARGEST
+from transom.lens.measuring import row_bands
+from transom.lens.measuring.flow import LARGEST
 from transom.lens.trace import Trace
 from transom.names import Misfit
 

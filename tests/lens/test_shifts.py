@@ -6,8 +6,8 @@ from torch import nn
 from watched import Plain, Stack
 
 import transom
-from transom.lens.edge import Edge
-from transom.lens.shifts import shifts
+from transom.lens.asking.edge import Edge
+from transom.lens.asking.shifts import shifts
 
 torch.manual_seed(67)
 X = torch.randn(1, 5, 14)

@@ -6,7 +6,7 @@ from watched import Plain, Stack
 
 import transom
 from transom.equations.masks import Causal
-from transom.lens.stitching import runs
+from transom.lens.hearing.stitching import runs
 from transom.models import Decoder, DecoderConfig, EncoderDecoder, EncoderDecoderConfig
 
 torch.manual_seed(37)

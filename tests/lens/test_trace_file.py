@@ -13,7 +13,7 @@ from watched import Plain, Stack
 
 import transom
 from transom.equations.biases import DistanceBias, TableBias
-from transom.lens.trace_file import FORMAT, HEADER_BYTES
+from transom.lens.on_file.trace_file import FORMAT, HEADER_BYTES
 
 torch.manual_seed(53)
 X = torch.randn(3, 5, 14)

@@ -12,7 +12,7 @@ from watched import Overwriting, Plain, Stack, both
 
 import transom
 from transom.kernels import door
-from transom.lens.interception import EAR, INSTALLED
+from transom.lens.hearing.interception import EAR, INSTALLED
 from transom.models import Decoder, DecoderConfig, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
 
 torch.manual_seed(31)

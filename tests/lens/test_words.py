@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import transom
-from transom.lens import row_bands
-from transom.lens.words import RULES, grouped, spelled_out
+from transom.lens.measuring import row_bands
+from transom.lens.measuring.words import RULES, grouped, spelled_out
 from transom.names import Misfit
 
 torch.manual_seed(47)

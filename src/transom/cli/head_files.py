@@ -52,7 +52,7 @@ class Sums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read(path: Path) -> Sums:
     """Sums from a file; one that is damaged or made up is an error that says so."""
     from transom.files.outside import Limits, whole
-    from transom.lens.head_sums import HeadSums
+    from transom.lens.measuring.head_sums import HeadSums
 
     content = whole(path, Limits(document=LARGEST), "name a file that transom heads wrote")
     try:
@@ -98,7 +98,7 @@ def spoken(sums: Sums) -> str:
 
 def merged(files: list[tuple[str, Sums]]) -> Sums:
     """Sums of the same model over texts that no two of them share, added up exactly."""
-    from transom.lens.head_sums import joined
+    from transom.lens.measuring.head_sums import joined
 
     seen: dict[bytes, str] = {}
     (first_name, first), *others = files

@@ -14,7 +14,7 @@ from transom.cli.any_model import AnyModel
 from transom.cli.head_files import Done, Sums, write
 
 if TYPE_CHECKING:
-    from transom.lens.head_sums import HeadSums
+    from transom.lens.measuring.head_sums import HeadSums
 
 SPOKEN = 10.0  # seconds between lines of progress where there is no terminal
 
@@ -76,7 +76,7 @@ def save(saving: Saving, sums: Sums) -> None:
 
 def with_document(model: AnyModel, text: str, sums: Sums) -> Sums:
     """New sums, with all pieces of one document."""
-    from transom.lens.head_sums import joined
+    from transom.lens.measuring.head_sums import joined
 
     done, parts, tokens = sums.done[0], [sums.heads], 0
     for ids in model.pieces(text, done.part.longest):
@@ -88,7 +88,7 @@ def with_document(model: AnyModel, text: str, sums: Sums) -> Sums:
 
 def measured_piece(model: AnyModel, ids: list[int], measures: list[str], proved: bool) -> "HeadSums":
     """The sums of one piece; the receipts are checked unless those of an earlier piece were."""
-    from transom.lens.heads import measured
+    from transom.lens.measuring.heads import measured
     from transom.lens.watch import watch
 
     fed = model.fed(ids)

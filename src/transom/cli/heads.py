@@ -115,8 +115,8 @@ def measured_texts(asked: Asked) -> "Sums | None":
     """The sums over the texts; None for a process that does not lead."""
     from transom.cli.any_model import opened
     from transom.files.strict import nearest
-    from transom.lens.heads import checked
-    from transom.lens.measures import HEADS
+    from transom.lens.measuring.heads import checked
+    from transom.lens.measuring.measures import HEADS
     from transom.run.parallel import joined, told
 
     measures = checked(asked.measures) if asked.measures else list(HEADS)
@@ -188,7 +188,7 @@ def begun(asked: Asked, model: "AnyModel", measures: list[str], path: Path | Non
     """What a file holds already of this work, or nothing yet."""
     from transom.cli.head_files import Done, Sums, going_on
     from transom.cli.head_stream import digest_of
-    from transom.lens.head_sums import HeadSums
+    from transom.lens.measuring.head_sums import HeadSums
 
     wanted = Sums(model.name, digest_of(model), [Done(parts(asked, rank, processes))], HeadSums(measures))
     sums = wanted if path is None else going_on(path, wanted)
@@ -200,7 +200,7 @@ def begun(asked: Asked, model: "AnyModel", measures: list[str], path: Path | Non
 
 def show(sums: "Sums", sort: str | None, most: int | None, form: str) -> None:
     """The table on standard output."""
-    from transom.lens.head_table import HeadTable
+    from transom.lens.measuring.head_table import HeadTable
 
     table = HeadTable.of(sums.heads)
     if sort is not None:

@@ -152,7 +152,7 @@ def decoded(model: Any, ids: list[int]) -> str:
 def of_file(asked: Asked) -> Seen:
     """A run that was saved: without its model, nothing can be knocked out."""
     from transom.lens import Trace
-    from transom.lens.matter import carried
+    from transom.lens.asking.matter import carried
 
     if asked.text or asked.model or asked.target or asked.generate:
         raise Misfit("--trace shows a run that was saved, but a text or a model came too; leave one of the two out")
@@ -193,9 +193,9 @@ def wanted(trace: "Trace", asked: Asked) -> "Trace":
 
 def picked(model: "AnyModel", fed: "Fed", layers: "Trace", asked: Asked, progress: Any) -> tuple[str, int, str]:
     """The layer, the head, and how it was found."""
-    from transom.lens.edge import Edge
-    from transom.lens.matter import TOKENS_TRIED, carried
-    from transom.lens.shifts import shifts
+    from transom.lens.asking.edge import Edge
+    from transom.lens.asking.matter import TOKENS_TRIED, carried
+    from transom.lens.asking.shifts import shifts
 
     if asked.head is not None:
         return asked_head(layers, asked)
@@ -240,9 +240,9 @@ def weighed(
     model: "AnyModel", fed: "Fed", place: tuple[str, int], arrows: list[SeenArrow], tokens: int, progress: Any
 ) -> tuple[list[SeenArrow], str]:
     """The same arrows with what each is worth, and in which unit; as they are where nothing can be compared."""
-    from transom.lens.edge import Edge
-    from transom.lens.effect_table import Rule
-    from transom.lens.shifts import shifts
+    from transom.lens.asking.edge import Edge
+    from transom.lens.asking.effect_table import Rule
+    from transom.lens.asking.shifts import shifts
 
     edges = [Edge(*place, one.query, one.key) for one in arrows]
     found = shifts(model.model, fed.inputs, edges, tokens, "before", progress) if edges else None
@@ -260,7 +260,7 @@ def longest(trace: "Trace") -> int:
 def measured(trace: "Trace", layer: str, head: int) -> dict[str, float]:
     """What the head does, by every measure that it has."""
     from transom.lens import Trace
-    from transom.lens.heads import heads
+    from transom.lens.measuring.heads import heads
 
     words = [trace.labels(layer).at]
     one = Trace()

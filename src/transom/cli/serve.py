@@ -64,7 +64,7 @@ def opened_studio(file: Path | None, model: str | None) -> "Studio":
 def is_replay(file: Path) -> bool:
     """Whether a file says that it is a replay; all else is taken for a trace, which tells what is wrong with it."""
     from transom.files.headers import header
-    from transom.lens.replay_file import FORMAT
+    from transom.lens.on_file.replay_file import FORMAT
 
     try:
         return header(file, 2**24).get("__metadata__", {}).get("format") == FORMAT

@@ -12,7 +12,7 @@ from transom.equations.masks import Mask
 from transom.kernels import tiles
 from transom.kernels.problem import Problem
 from transom.kernels.tiles import bands, safe_context
-from transom.lens.strands import Stretch
+from transom.lens.hearing.strands import Stretch
 
 
 @dataclass(frozen=True, eq=False)

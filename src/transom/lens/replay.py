@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from transom.lens.asked import inside
 from transom.lens.curve import Curve
-from transom.lens.eager import of_weights
+from transom.lens.hearing.eager import of_weights
 from transom.lens.labels import Tokens
-from transom.lens.replay_file import ReplayOnFile, read, written
+from transom.lens.on_file.replay_file import ReplayOnFile, read, written
 from transom.lens.sight import Sight
 from transom.lens.trace import Trace, nearest
 from transom.lens.watch import Layers, watch

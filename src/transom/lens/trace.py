@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from transom.lens.grids import Grid
+from transom.lens.hearing.stitching import chosen_run, stitched
 from transom.lens.labels import Labels, Tokens, labels
+from transom.lens.on_file.trace_file import Header, read, written
 from transom.lens.sight import Sight
-from transom.lens.stitching import chosen_run, stitched
-from transom.lens.trace_file import Header, read, written
 from transom.names import Drawable, Misfit
 
 Words = Sequence[str] | Sequence[Sequence[str]] | None

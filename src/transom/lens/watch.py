@@ -8,13 +8,13 @@ from typing import Literal
 import torch
 from torch import nn
 
-from transom.lens.copies import Copies
-from transom.lens.eager import looks_like_attention
-from transom.lens.ear import EAR
 from transom.lens.glance import Glance
 from transom.lens.grids import found_grid
-from transom.lens.heard import Heard
-from transom.lens.interception import listening
+from transom.lens.hearing.copies import Copies
+from transom.lens.hearing.eager import looks_like_attention
+from transom.lens.hearing.ear import EAR
+from transom.lens.hearing.heard import Heard
+from transom.lens.hearing.interception import listening
 from transom.lens.labels import whole
 from transom.lens.sight import Sight
 from transom.lens.trace import Trace, nearest, some

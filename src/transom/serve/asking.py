@@ -56,7 +56,7 @@ def strongest(run: "Run", index: int, asked: AskStrongest, job: "Job") -> dict[s
 
 def heads(run: "Run", job: "Job") -> dict[str, Any]:
     """Every head with its measures."""
-    from transom.lens.heads import heads as measured
+    from transom.lens.measuring.heads import heads as measured
 
     found = measured(run.trace)
     job.wanted()
@@ -94,7 +94,7 @@ def knocked_out(studio: "Studio", run: "Run", asked: AskKnockOut) -> dict[str, A
     """The run again without some edges: what was likely next before and after, row by row, where it changed."""
     import torch
 
-    from transom.lens.knock_out import knock_out
+    from transom.lens.asking.knock_out import knock_out
 
     model, fed = runnable(studio, run)
     edges = [(edge.layer, edge.head, edge.query, edge.key) for edge in asked.edges]
@@ -120,7 +120,7 @@ def knocked_out(studio: "Studio", run: "Run", asked: AskKnockOut) -> dict[str, A
 
 def effects(studio: "Studio", run: "Run", index: int, asked: AskEffects, job: "Job") -> dict[str, Any]:
     """The strongest arrows of one row with weight, norm, contribution, and the real effect of taking each out."""
-    from transom.lens.effect import effect
+    from transom.lens.asking.effect import effect
 
     model, fed = runnable(studio, run)
     name, sight = run.attention(index)
@@ -144,7 +144,7 @@ def effects(studio: "Studio", run: "Run", index: int, asked: AskEffects, job: "J
 
 def telling(studio: "Studio", run: "Run", job: "Job") -> dict[str, Any]:
     """The head without which the model would say something else most; a translator.s looks at the source."""
-    from transom.lens.matter import most_telling
+    from transom.lens.asking.matter import most_telling
 
     model, fed = runnable(studio, run)
     layer, head = most_telling(model.model, fed.inputs, crossing(run.trace), lambda done, of: job.wanted())
@@ -166,7 +166,7 @@ def read_at(run: "Run", name: str, row: int) -> Any:
     the encoder of a translator, how likely the whole translation was."""
     import torch
 
-    from transom.lens.outcome import logits_of
+    from transom.lens.asking.outcome import logits_of
 
     if run.trace.labels(name).predicts is not None:
         return lambda result: logits_of(result)[:, row]

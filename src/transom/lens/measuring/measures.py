@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from transom.lens.glance import Glance
-from transom.lens.look import Look
+from transom.lens.measuring.look import Look
 
 # What an attention must have for a measure to mean anything, and what is said where it has not.
 NEEDS = {

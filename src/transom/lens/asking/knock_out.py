@@ -10,14 +10,14 @@ from torch import nn
 from transom.equations.biases import GivenBias
 from transom.equations.blocks import Block
 from transom.equations.edges import Box
-from transom.lens.copies import Copies
-from transom.lens.cut import Cut, lowest
-from transom.lens.ear import Outline
-from transom.lens.edge import Edge, Layer, Places, asked, local
-from transom.lens.heard import Heard
-from transom.lens.interception import listening
-from transom.lens.knocked import Record
-from transom.lens.standing import Standing
+from transom.lens.asking.cut import Cut, lowest
+from transom.lens.asking.edge import Edge, Layer, Places, asked, local
+from transom.lens.asking.knocked import Record
+from transom.lens.asking.standing import Standing
+from transom.lens.hearing.copies import Copies
+from transom.lens.hearing.ear import Outline
+from transom.lens.hearing.heard import Heard
+from transom.lens.hearing.interception import listening
 from transom.lens.trace import Trace
 from transom.lens.watch import ModelWatcher, check_seen
 from transom.names import Misfit

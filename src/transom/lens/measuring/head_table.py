@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from transom.files.strict import nearest
-from transom.lens.head_sums import HeadSums
+from transom.lens.measuring.head_sums import HeadSums
 from transom.names import Misfit
 
 UNTOLD = "no row has what it asks for"

@@ -19,12 +19,12 @@ from transom.kernels import checks
 from transom.kernels.problem import Problem
 from transom.lens.glance import Glance
 from transom.lens.grids import Grid
+from transom.lens.hearing.strands import Strand
 from transom.lens.kept import Joined
-from transom.lens.parts_on_file import bias_from, mask_from, of_dtype, plain
+from transom.lens.on_file.parts_on_file import bias_from, mask_from, of_dtype, plain
 from transom.lens.receipt import Receipt
 from transom.lens.sight import Sight
 from transom.lens.statistics import Statistics
-from transom.lens.strands import Strand
 from transom.names import Misfit
 
 FORMAT = "transom trace 1"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from transom.lens.edge import Edge, layers_of, listed, spelled_edge
+from transom.lens.asking.edge import Edge, layers_of, listed, spelled_edge
 from transom.lens.trace import nearest, some
 from transom.lens.watch import covers
 from transom.names import Misfit

@@ -6,10 +6,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from transom.lens.cut import Cut, cut_softmax, described, remade
-from transom.lens.eager import by_heads, looks_like_attention
-from transom.lens.ear import EAR, Outline, beside, exactly
-from transom.lens.heard import Heard
+from transom.lens.asking.cut import Cut, cut_softmax, described, remade
+from transom.lens.hearing.eager import by_heads, looks_like_attention
+from transom.lens.hearing.ear import EAR, Outline, beside, exactly
+from transom.lens.hearing.heard import Heard
 from transom.lens.sight import Sight
 from transom.names import Misfit
 

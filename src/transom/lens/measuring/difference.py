@@ -11,8 +11,8 @@ from torch import Tensor
 from transom.equations.blocks import Block, numbers
 from transom.kernels.tiles import BAND_NUMBERS
 from transom.lens.asked import Asked
-from transom.lens.head_table import HeadRow, HeadTable
 from transom.lens.labels import is_cross, whole
+from transom.lens.measuring.head_table import HeadRow, HeadTable
 from transom.lens.pooled import Map
 from transom.lens.sight import AXES, Sight
 from transom.lens.trace import Trace, some

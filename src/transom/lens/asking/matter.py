@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transom.lens.edge import Edge
-from transom.lens.outcome import divergence, logits_of
+from transom.lens.asking.edge import Edge
+from transom.lens.asking.outcome import divergence, logits_of
+from transom.lens.asking.trials import Call, Trials
 from transom.lens.trace import Trace
-from transom.lens.trials import Call, Trials
 from transom.names import Misfit
 
 TOKENS_TRIED = 2**17  # heads × tokens that are run again to find the head; beyond it, norms decide

@@ -20,13 +20,13 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from transom.kernels import door
 from transom.kernels.problem import Problem
-from transom.lens import heard
-from transom.lens.by_hand import of_multihead
-from transom.lens.cut import Cut, described
-from transom.lens.cutting import cut_native, cut_sdpa, recut, softmax_cut
-from transom.lens.eager import looks_like_attention, of_interface, of_softmax, wrapped_interface
-from transom.lens.ear import EAR, Cutter, Outline, Watcher, real
-from transom.lens.heard import Heard
+from transom.lens.asking.cut import Cut, described
+from transom.lens.asking.cutting import cut_native, cut_sdpa, recut, softmax_cut
+from transom.lens.hearing import heard
+from transom.lens.hearing.by_hand import of_multihead
+from transom.lens.hearing.eager import looks_like_attention, of_interface, of_softmax, wrapped_interface
+from transom.lens.hearing.ear import EAR, Cutter, Outline, Watcher, real
+from transom.lens.hearing.heard import Heard
 
 SDPA = "scaled_dot_product_attention"
 FLASH = "_scaled_dot_product_flash_attention_for_cpu"

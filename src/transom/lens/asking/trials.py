@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transom.lens.edge import Edge
-from transom.lens.knock_out import How, knock_out
+from transom.lens.asking.edge import Edge
+from transom.lens.asking.knock_out import How, knock_out
 from transom.names import Misfit
 
 AT_ONCE = 32  # copies of the input in one run, at most

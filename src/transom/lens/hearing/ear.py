@@ -14,8 +14,8 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from transom.equations.biases import Bias
 from transom.equations.masks import Mask
 from transom.kernels.problem import Problem
-from transom.lens.cut import Cut
-from transom.lens.heard import Heard
+from transom.lens.asking.cut import Cut
+from transom.lens.hearing.heard import Heard
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transom.lens.asked import inside
-from transom.lens.row_bands import row_bands
+from transom.lens.measuring.row_bands import row_bands
 from transom.lens.sight import Sight
 from transom.names import Misfit
 

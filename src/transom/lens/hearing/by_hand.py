@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from transom.equations.biases import GivenBias
 from transom.equations.heads import fold
 from transom.equations.masks import Given, Mask, Padding
-from transom.lens.heard import UNCHECKED, Heard, problem_of
+from transom.lens.hearing.heard import UNCHECKED, Heard, problem_of
 from transom.lens.kept import Joined
 
 SIGNATURE = inspect.signature(nn.MultiheadAttention.forward)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from transom.kernels.problem import Problem
-from transom.lens.heard import Heard
-from transom.lens.strands import Strand, Stretch
+from transom.lens.hearing.heard import Heard
+from transom.lens.hearing.strands import Strand, Stretch
 
 Part = TypeVar("Part")
 COMPARED = 4  # of the masks kept so far, the last few may be the one that comes again

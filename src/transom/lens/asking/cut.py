@@ -19,7 +19,7 @@ from transom.equations.heads import joined
 from transom.equations.masks import Given, Mask
 from transom.kernels.problem import Problem
 from transom.kernels.tiles import BAND_NUMBERS, safe_context
-from transom.lens.heard import Heard
+from transom.lens.hearing.heard import Heard
 from transom.lens.kept import Joined
 
 Rows = Bool[Tensor, "batch heads queries"]

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transom.lens.projections import Projection
+from transom.lens.asking.projections import Projection
 from transom.lens.sight import Sight
 
 WHOLE = 1e-5  # rows that sum to 1 but for rounding

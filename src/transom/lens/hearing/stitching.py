@@ -11,8 +11,8 @@ from torch import Tensor
 from transom.equations.biases import Bias, GivenBias
 from transom.equations.edges import Without
 from transom.equations.masks import Causal, Given, Mask
+from transom.lens.hearing.strands import Strand, Stretch
 from transom.lens.sight import Sight
-from transom.lens.strands import Strand, Stretch
 from transom.names import Misfit
 
 IN_ONE = "its heads were joined by W_O in the same step; the receipt of each step proves them"

@@ -11,7 +11,7 @@ from torch import Tensor
 from transom.files import headers
 from transom.files.durable import write_file
 from transom.lens.curve import Curve
-from transom.lens.parts_on_file import of_dtype
+from transom.lens.on_file.parts_on_file import of_dtype
 from transom.names import Misfit
 
 FORMAT = "transom replay 1"

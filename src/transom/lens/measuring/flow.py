@@ -8,9 +8,9 @@ from torch import Tensor
 
 from transom.equations.blocks import Block, Index, numbers
 from transom.lens.asked import Asked, places
-from transom.lens.chain import SOURCE, TARGET, Chain, chained, heads_of
-from transom.lens.rollout import Layers, Rollout, check_residual, names
-from transom.lens.row_bands import mean_weights
+from transom.lens.measuring.chain import SOURCE, TARGET, Chain, chained, heads_of
+from transom.lens.measuring.rollout import Layers, Rollout, check_residual, names
+from transom.lens.measuring.row_bands import mean_weights
 from transom.lens.trace import Trace
 from transom.names import Misfit
 

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transom.lens.arrows import Arrow, Arrows
 from transom.lens.asked import inside
-from transom.lens.edge import Edge, as_edge
-from transom.lens.effect_table import Effect, EffectTable, Rule
-from transom.lens.knock_out import HOWS, How
-from transom.lens.outcome import Output, divergence, reading
-from transom.lens.projections import projections, pulls
+from transom.lens.asking.arrows import Arrow, Arrows
+from transom.lens.asking.edge import Edge, as_edge
+from transom.lens.asking.effect_table import Effect, EffectTable, Rule
+from transom.lens.asking.knock_out import HOWS, How
+from transom.lens.asking.outcome import Output, divergence, reading
+from transom.lens.asking.projections import projections, pulls
+from transom.lens.asking.trials import Call, Trials
 from transom.lens.trace import Trace, nearest, some
-from transom.lens.trials import Call, Trials
 from transom.lens.watch import covers, watch
 from transom.names import Misfit
 

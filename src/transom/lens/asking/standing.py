@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from transom.equations.biases import GivenBias
 from transom.equations.blocks import Block
 from transom.equations.masks import Causal
-from transom.lens.cut import lowest
-from transom.lens.ear import Outline
+from transom.lens.asking.cut import lowest
+from transom.lens.hearing.ear import Outline
 from transom.lens.labels import is_cross
 
 

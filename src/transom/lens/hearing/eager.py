@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from transom.equations.biases import GivenBias
 from transom.kernels.problem import Problem
-from transom.lens.cut import Cut, described
-from transom.lens.heard import UNCHECKED, Heard, problem_of, unexpanded
+from transom.lens.asking.cut import Cut, described
+from transom.lens.hearing.heard import UNCHECKED, Heard, problem_of, unexpanded
 from transom.lens.kept import Kept
 from transom.names import Misfit
 

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from transom.lens.edge import Edge
-from transom.lens.knock_out import How
-from transom.lens.matter import said
-from transom.lens.outcome import divergence
-from transom.lens.trials import Call, Trials
+from transom.lens.asking.edge import Edge
+from transom.lens.asking.knock_out import How
+from transom.lens.asking.matter import said
+from transom.lens.asking.outcome import divergence
+from transom.lens.asking.trials import Call, Trials
 from transom.names import Misfit
 
 NATS, SHARE = "nats", "share"

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transom.lens.asked import Asked, places
-from transom.lens.chain import SOURCE, TARGET, Chain, Link, chained, heads_of
-from transom.lens.row_bands import mean_weights
+from transom.lens.measuring.chain import SOURCE, TARGET, Chain, Link, chained, heads_of
+from transom.lens.measuring.row_bands import mean_weights
 from transom.lens.trace import Trace
 from transom.names import Misfit
 

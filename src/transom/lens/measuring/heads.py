@@ -10,11 +10,11 @@ from torch import Tensor
 from transom.files.strict import nearest
 from transom.kernels.tiles import bands
 from transom.lens.glance import Glance
-from transom.lens.head_sums import HeadSums, LayerSums
-from transom.lens.head_table import HeadTable
 from transom.lens.labels import in_decoder, is_cross, whole
-from transom.lens.look import Line, Look
-from transom.lens.measures import HEADS, NEEDS, STATISTICS, Tally
+from transom.lens.measuring.head_sums import HeadSums, LayerSums
+from transom.lens.measuring.head_table import HeadTable
+from transom.lens.measuring.look import Line, Look
+from transom.lens.measuring.measures import HEADS, NEEDS, STATISTICS, Tally
 from transom.lens.positions import first_position, seen_keys
 from transom.lens.sight import Sight
 from transom.lens.trace import Trace

@@ -1,0 +1,1 @@
+"""Asking a model whether an arrow matters: what it gives without it."""

@@ -1,0 +1,1 @@
+"""How a model's own attentions are heard while they run, and kept."""

@@ -1,0 +1,1 @@
+"""Numbers about whole runs: what heads do, paths through layers, two runs compared."""

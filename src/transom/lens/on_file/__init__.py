@@ -1,0 +1,1 @@
+"""Traces and replays as files that are checked before they are believed."""
