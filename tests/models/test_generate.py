@@ -1,5 +1,7 @@
 """Writing: the same tokens alone and in a batch, quickly and plainly, padded on either side; and every setting."""
 
+from unittest.mock import patch
+
 import pytest
 import torch
 from hypothesis import given
@@ -10,6 +12,7 @@ from models.test_models import every_choice, unchecked
 
 from transom.layers import POSITIONS
 from transom.lens.watch import watch
+from transom.models.writing import quick_parts
 from transom.models.writing.bare import PACKED, unembedded
 from transom.models.writing.largest import largest, likeliest
 from transom.models.writing.quick import QuickSteps, hooked
@@ -70,10 +73,14 @@ def parts_of(model, tokens, real, **settings):
 def assert_quickly_as_plainly(model, settings):
     tokens, real = padded(rows(7, 3, 5), "left")
     told = {"max_new_tokens": 7, "eos_token_id": ENDS, "return_scores": True} | settings
-    quick = model.generate(tokens, real, **told)
+    found = []
+    for many in (1, 4):  # attention by two products, and by the fused kernel
+        with patch.object(quick_parts, "MANY", many):
+            found.append(model.generate(tokens, real, **told))
     plain = watched(model).generate(tokens, real, **told)
-    assert torch.equal(quick.sequences, plain.sequences)
-    torch.testing.assert_close(quick.scores, plain.scores, rtol=0, atol=2e-5)
+    for quick in found:
+        assert torch.equal(quick.sequences, plain.sequences)
+        torch.testing.assert_close(quick.scores, plain.scores, rtol=0, atol=2e-5)
 
 
 @every_choice
