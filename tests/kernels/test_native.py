@@ -37,7 +37,7 @@ LOWEST[:, :, 11] = -torch.inf
 SETTINGS = {
     "plain": {},
     "causal": {"causal": True},
-    "scaled": {"scale": -0.7},
+    "scaled": {"scale": -0.3},
     "window": {"allowed": transom.sliding_window(5)},
     "causal window": {"causal": True, "allowed": transom.sliding_window(5)},
     "padding": {"allowed": transom.padding(REAL)},
