@@ -2,10 +2,11 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-kills lint bench screenshots clean
+.PHONY: help run test test-all test-native test-kills lint bench screenshots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
+NATIVE := setup.py $(wildcard src/transom/kernels/native/*.[ch]pp)
 FOR_RUN := .venv/.ready-to-run
 FOR_WORK := .venv/.ready-to-work
 
@@ -21,6 +22,9 @@ test: $(FOR_WORK)  ## the tests, without the slow ones
 
 test-all: $(FOR_WORK)  ## all tests
 	@$(BIN)/python -m pytest -n 2
+
+test-native: $(FOR_WORK)  ## the native engine under the sanitizers, and its choice of instruction sets
+	@$(BIN)/python -m pytest tests/kernels/test_sanitized.py tests/kernels/test_engines.py
 
 test-kills: $(FOR_WORK)  ## a training run killed 200 times, and the same as one that never was
 	@KILLS=200 $(BIN)/python -m pytest tests/run/test_kills.py
@@ -40,11 +44,11 @@ screenshots: $(FOR_WORK)  ## the pictures of the docs, drawn anew (the photograp
 clean:  ## remove .venv and what the tools leave behind
 	@rm -rf .venv .pytest_cache .ruff_cache .hypothesis build
 
-$(FOR_RUN): pyproject.toml constraints.txt
+$(FOR_RUN): pyproject.toml constraints.txt $(NATIVE)
 	$(call installed,.,)
 	@touch $@
 
-$(FOR_WORK): pyproject.toml constraints.txt
+$(FOR_WORK): pyproject.toml constraints.txt $(NATIVE)
 	$(call installed,.[dev],$() with what its tests and linters need)
 	@touch $@ $(FOR_RUN)
 
