@@ -4,10 +4,13 @@ import json
 import re
 
 import pytest
+import torch
 from model_folders import of_transom
 
 from transom.cli import main
 from transom.cli.any_model import opened
+from transom.cli.see_steps import NO_MODEL
+from transom.lens.asking.origin import BEFORE
 from transom.show.visible import cells
 
 pytestmark = pytest.mark.usefixtures("own_errors")
@@ -48,6 +51,32 @@ def test_the_steps_of_one_token_are_those_of_the_model(said, folder):
     assert printed == pytest.approx(weights[: row + 1], abs=5e-5)
     assert len(lines) <= 40
     assert max(map(cells, lines)) <= 100
+
+
+def test_the_steps_go_from_what_came_in_to_what_went_out(said, folder):
+    found = json.loads(said("--steps", "--json").out)
+    by_name = {step["name"]: torch.tensor(step["values"]) for step in found["steps"] if step["name"] != "masked"}
+    assert list(by_name) == ["embedding", "Q", "K", "V", "scores", "scaled", "weights", "sum", "joined", "output"]
+    one, kept = opened(folder), []
+    module = one.model.get_submodule(found["layer"])
+    with torch.no_grad():
+        module.register_forward_hook(lambda _, given, out: kept.append((given[0][0], out[0])))
+        one.run(one.encode(TEXT))
+    for name, right in zip(("embedding", "output"), kept[0], strict=True):
+        assert torch.allclose(by_name[name], right, rtol=1e-5, atol=1e-5)
+    assert found["notes"] == [BEFORE]
+    lines = said("--steps").out
+    assert lines.index("embedding: ") < lines.index("Q: ") < lines.index("sum: ") < lines.index("output: ")
+    assert "Of 12 numbers of a vector, 6 are shown." in lines
+
+
+def test_a_run_from_a_file_begins_at_q_and_says_why(said, tmp_path, capsys):
+    said("--save", tmp_path / "run.safetensors")
+    capsys.readouterr()
+    assert main(["see", "--trace", str(tmp_path / "run.safetensors"), "--steps", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["steps"][0]["name"] == "Q"
+    assert found["notes"] == [NO_MODEL]
 
 
 def test_the_arithmetic_of_a_cell_is_written_out_and_comes_out(said, folder):

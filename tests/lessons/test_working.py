@@ -53,7 +53,7 @@ def test_many_heads_are_those_of_the_layer(causal):
         right = twin(setup)(torch.from_numpy(setup.start["embedding"])[None], causal=causal)[0]
     assert np.allclose(steps["output"].values, right.numpy(), rtol=1e-12, atol=1e-12)
     assert steps.heads == (0, 1, 2)
-    assert steps["joined"].columns[:2] == ("1.1", "1.2")
+    assert steps["joined"].columns[:2] == ("0.1", "0.2")
     assert steps["joined"].columns[-1] == "3.7"
 
 

@@ -224,3 +224,18 @@ def test_every_route_is_in_its_page():
     page = (Path(__file__).parents[2] / "docs/serve.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith(("| GET |", "| POST |"))]
     assert rows == [f"| {route.method} | `{route.path}` | {route.about} |" for route in ROUTES]
+
+
+def test_the_steps_go_from_what_came_in_to_what_went_out(page, run):
+    index = cross(run)["index"]
+    found = page.get(f"/api/runs/1/{index}/picture/steps", head=1).json()
+    names = [panel["title"].split(":")[0] for panel in found["panels"]]
+    assert names[:5] == ["embedding", "at_embedding", "Q", "K", "V"]
+    assert names[-3:] == ["sum", "joined", "output"]
+    name, model, kept = cross(run)["name"], page.studio.model, []
+    handle = model.model.get_submodule(name).register_forward_hook(lambda _, given, out: kept.append(out[0]))
+    model.run(page.studio.run("1").fed)
+    handle.remove()
+    drawn = np.array(found["panels"][-1]["values"])
+    assert np.allclose(drawn, kept[0][: len(drawn), : drawn.shape[1]].numpy(), rtol=1e-4, atol=1e-4)
+    assert page.get(f"/api/runs/1/{index}/picture/steps", head=99).status_code == 400

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 CELL = ("scores", "scaled", "capped", "biased", "masked", "weights")  # the steps that have a number for each FROM, AT
 ROWS = 12  # of a matrix on a page
 NARROWEST = 40
+NO_MODEL = "The steps go from Q to the weighted sum: a run from a file has no model, so no X and no parameters."
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,12 @@ class StepsAsked:
         found["receipt"] = {"holds": receipt.holds, "said": str(receipt)}
         found |= {"reads": list(steps.tokens), "at": list(steps.at_tokens)}
         if self.cell is None:
-            return {**found, "row": self.row(seen), "steps": [step.plain() for step in steps]}
+            return {
+                **found,
+                "row": self.row(seen),
+                "steps": [step.plain() for step in steps],
+                "notes": list(steps.notes),
+            }
         row, column = cell_of(self.cell, steps)
         cells = {step.name: step.cell(row, column).plain() for step in steps if step.name in CELL}
         return {**found, "row": row, "column": column, "cell": cells}
@@ -47,7 +53,16 @@ def steps_of_head(seen: "Seen") -> "Steps":
     """Every step of the head, labelled by what its rows read and its columns are."""
     from transom.lessons import steps_of
 
-    return steps_of(seen.sight, 0, seen.head, seen.labels.reads, seen.labels.at)
+    return steps_of(seen.sight, 0, seen.head, seen.labels.reads, seen.labels.at, origin=origin_of(seen))
+
+
+def origin_of(seen: "Seen") -> Any:
+    """What the head was made from and into; a run from a file has only Q, K and V."""
+    from transom.lens.asking.origin import Origin, origin
+
+    if seen.again is None:
+        return Origin(notes=(NO_MODEL,))
+    return origin(*seen.again, seen.layer, seen.sight, seen.head)
 
 
 def stepped(seen: "Seen", asked: StepsAsked, width: int, colour: bool) -> Iterator[str]:
@@ -60,7 +75,9 @@ def stepped(seen: "Seen", asked: StepsAsked, width: int, colour: bool) -> Iterat
         return
     row = asked.row(seen)
     where = {"layer": seen.layer, "head": seen.head, "model": seen.model}
-    yield from draw("steps", seen.trace, row=row, columns=6, **where).text(width, colour).splitlines()
+    yield from (
+        draw("steps", seen.trace, row=row, columns=6, origin=origin_of(seen), **where).text(width, colour).splitlines()
+    )
     yield ""
     at = seen.arrows[0].key if seen.arrows else 0
     yield f"The arithmetic of one number: --cell {row},{at}. Every token: --html steps.html"
@@ -115,7 +132,7 @@ def all_steps(seen: "Seen", asked: StepsAsked) -> "Picture":
     first = 0 if count <= ROWS else min(asked.row(seen), count - ROWS)
     rows = list(range(first, min(first + ROWS, count)))
     where = {"layer": seen.layer, "head": seen.head, "model": seen.model}
-    return draw("steps", seen.trace, rows=rows, tokens_shown=2 * ROWS, **where)
+    return draw("steps", seen.trace, rows=rows, tokens_shown=2 * ROWS, origin=origin_of(seen), **where)
 
 
 def place(asked: str, tokens: list[str] | tuple[str, ...], what: str) -> int:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from transom.names import Misfit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from transom.cli.any_model import AnyModel, Fed
     from transom.lens import Labels, Trace
 
@@ -55,6 +57,7 @@ class Seen:
     measures: dict[str, float]
     heads: int
     unit: str = ""  # of the effects: nats, or share
+    again: "tuple[Any, Callable[[], object]] | None" = None  # the model, and how it ran
 
     @property
     def labels(self) -> "Labels":
@@ -113,7 +116,13 @@ def seen(asked: Asked) -> Seen:
     measures = measured(trace, layer, head)
     count = sum(part.problem.whole[1] for part in trace)
     said = decoded(model, fed.target_ids[1:] or new)
-    return Seen(model.name, asked.text, said, trace, layer, head, chosen, arrows, measures, count, unit)
+    return Seen(
+        model.name, asked.text, said, trace, layer, head, chosen, arrows, measures, count, unit, again(model, fed)
+    )
+
+
+def again(model: "AnyModel", fed: "Fed") -> "tuple[Any, Callable[[], object]]":
+    return model.model, lambda: model.run(fed)
 
 
 def read(model: "AnyModel", asked: Asked) -> tuple["Fed", list[int]]:

@@ -11,6 +11,7 @@ from transom.lessons.arithmetic import Arithmetic, Term
 from transom.lessons.steps import Matrix, Step
 
 Labels = tuple[str, ...]
+JOINED = "joined = head 0, head 1 …"  # heads are counted from 0
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,14 @@ def weighted_cell(step: Step, weights: Step, V: Matrix, i: int, j: int) -> Arith
     shares = weights.values[i]
     terms = tuple((weights.columns[k], float(shares[k]), float(V[k, j])) for k in np.flatnonzero(shares))
     return Arithmetic("dot", cell_name(step, i, j), terms, float(step.values[i, j]))
+
+
+def side_by_side(said: Said, sums: list[Matrix], rows: Labels) -> Step:
+    """What each head found, one after the other; a column is named by its head, from 0, and its place in it."""
+    columns = tuple(f"{head}.{place}" for head, values in enumerate(sums) for place in counted(values.shape[1]))
+    values = np.concatenate(sums, axis=1)
+    step = said.step(values, rows, columns)
+    return replace(step, how=lambda i, j: Arithmetic("unchanged", cell_name(step, i, j), (), float(values[i, j])))
 
 
 def softmax_of(scores: Matrix, axis: int = -1) -> Matrix:

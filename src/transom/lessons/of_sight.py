@@ -13,6 +13,7 @@ from transom.names import Misfit
 
 if TYPE_CHECKING:
     from transom.lens import Sight
+    from transom.lens.asking.origin import Origin
 
 MOST = 1024  # tokens whose matrices are held whole
 
@@ -27,22 +28,30 @@ def steps_of(
     embedding: Any = None,
     parameters: Mapping[str, Any] | None = None,
     at_embedding: Any = None,
+    origin: "Origin | None" = None,
 ) -> Steps:
     """Every step of one head in float64: Q, K, V, scores, scaled, masked, weights, weighted sum.
 
     names       only these steps
     embedding   what Q was made from, (queries, d_model); with `parameters` W_Q, W_K, W_V (and b_Q, b_K, b_V) of this
-                head, each (d_model, d_head), the cells of Q, K and V open their arithmetic
+                head, each (d_model, d_head), the cells of Q, K and V open their arithmetic; with W_O (and b_O), all
+                heads are joined and mapped at the end
+    origin      all of these, as `lens.asking.origin` finds them in a model
     """
+    if origin is not None:
+        embedding, at_embedding, parameters = origin.embedding, origin.at_embedding, origin.parameters
+    parameters = {} if parameters is None else parameters
     whole = sight.problem.whole
     check_asked(whole, batch, head)
     found = looked(sight, batch, head, labels(tokens, whole[2], "queries"), at_labels(tokens, at_tokens, whole))
     before = projections(found, embedding, at_embedding, parameters)
-    steps = Steps([*before, *scored(sight, found, batch)], found.rows, found.columns)
+    own = scored(sight, found, batch)
+    listed = [*before, *own, *together(sight, batch, found, own[-1], parameters)]
+    steps = Steps(listed, found.rows, found.columns, () if origin is None else origin.notes)
     if names is None:
         return steps
     wanted = {steps[name].name for name in names}  # an unknown name is told with the nearest
-    return Steps((step for step in steps if step.name in wanted), found.rows, found.columns)
+    return Steps((step for step in steps if step.name in wanted), found.rows, found.columns, steps.notes)
 
 
 def check_asked(whole: tuple[int, int, int, int], batch: int, head: int) -> None:
@@ -99,7 +108,7 @@ def written_scale(scale: float, d_head: int) -> tuple[float | None, str]:
     return 1.0 / scale, f"{1.0 / scale:.6g}"
 
 
-def projections(head: Head, embedding: Any, at_embedding: Any, parameters: Mapping[str, Any] | None) -> list[Step]:
+def projections(head: Head, embedding: Any, at_embedding: Any, parameters: Mapping[str, Any]) -> list[Step]:
     """The embedding, and Q, K and V: with their arithmetic where it is known what they were made from."""
     steps = []
     own = None if embedding is None else plain(embedding)
@@ -113,10 +122,11 @@ def projections(head: Head, embedding: Any, at_embedding: Any, parameters: Mappi
         ("K", "what each token answers to", other, head.K, head.columns),
         ("V", "what each token gives", other, head.V, head.columns),
     ):
-        said = head.said(letter, title, f"{letter} = X W_{letter}")
-        if x is None or parameters is None:
-            steps.append(made.given(said, values, rows))
+        if x is None or f"W_{letter}" not in parameters:
+            steps.append(made.given(head.said(letter, title, f"{letter}, as used"), values, rows))
         else:
+            bias = "" if parameters.get(f"b_{letter}") is None else f" + b_{letter}"
+            said = head.said(letter, title, f"{letter} = X W_{letter}{bias}")
             steps.append(projected(said, x, parameters, values, rows))
     return steps
 
@@ -154,3 +164,20 @@ def scored(sight: "Sight", head: Head, batch: int) -> list[Step]:
         parts = {"score": steps[-1].values, "bias": plain(added)}
         steps.append(made.added(said, parts, head.rows, head.columns))
     return [*steps, *weighing(head, steps[-1])]
+
+
+def together(sight: "Sight", batch: int, head: Head, own: Step, parameters: Mapping[str, Any]) -> list[Step]:
+    """All heads joined, and what W_O makes of them; nothing where W_O is not known."""
+    if "W_O" not in parameters:
+        return []
+    heads, rows, columns = sight.problem.whole[1], head.rows, head.columns
+    others = (looked(sight, batch, one, rows, columns) if one != head.head else None for one in range(heads))
+    sums = [own.values if one is None else scored(sight, one, batch)[-1].values for one in others]
+    joined = made.side_by_side(Said("joined", "the heads side by side", made.JOINED), sums, rows)
+    W_O, b_O = plain(parameters["W_O"]), parameters.get("b_O")
+    if len(W_O) != len(joined.columns):
+        raise Misfit(f"W_O takes {len(W_O)} numbers, but the heads joined have {len(joined.columns)}; transpose it?")
+    bias = None if b_O is None else plain(b_O)
+    equation = "output = joined W_O" if bias is None else "output = joined W_O + b_O"
+    said = Said("output", "what the heads found, mixed into one vector", equation)
+    return [joined, made.product(said, joined.values, W_O, rows, made.counted(W_O.shape[1]), joined.columns, bias)]

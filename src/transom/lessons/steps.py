@@ -73,13 +73,21 @@ class Steps:
     """The steps of one attention or of several, in order.
 
     `steps["weights"]` is a step by its name, `steps["weights", 2]` that of head 2 and `steps["weights", 2, 1]` that of
-    head 2 in layer 1, both counted from 0. `tokens` are looked from, `at_tokens` looked at.
+    head 2 in layer 1, both counted from 0. `tokens` are looked from, `at_tokens` looked at. `notes` say what is not
+    shown, and why.
     """
 
-    def __init__(self, steps: Iterable[Step], tokens: Iterable[str], at_tokens: Iterable[str] | None = None) -> None:
+    def __init__(
+        self,
+        steps: Iterable[Step],
+        tokens: Iterable[str],
+        at_tokens: Iterable[str] | None = None,
+        notes: Iterable[str] = (),
+    ) -> None:
         self.steps = list(steps)
         self.tokens = tuple(tokens)
         self.at_tokens = self.tokens if at_tokens is None else tuple(at_tokens)
+        self.notes = tuple(notes)
 
     @property
     def heads(self) -> tuple[int, ...]:
@@ -120,7 +128,8 @@ class Steps:
     def narrowed(self, head: int | None = None, layer: int | None = None) -> "Steps":
         """Only the steps of one head, of one layer; those that belong to all heads stay."""
         kept = [s for s in self.steps if head is None or s.head in (head, None)]
-        return Steps((s for s in kept if layer is None or s.layer == layer), self.tokens, self.at_tokens)
+        found = (s for s in kept if layer is None or s.layer == layer)
+        return Steps(found, self.tokens, self.at_tokens, self.notes)
 
 
 def listed(numbers: Iterable[int]) -> str:

@@ -111,13 +111,15 @@ def attended(bench: Bench) -> list[Step]:
         sums.append(found[-1].values)
     if attention.heads == 1 and "W_O" not in parameters:
         return steps
-    columns = tuple(f"{head + 1}.{place + 1}" for head, values in enumerate(sums) for place in range(values.shape[1]))
-    steps.append(joined(bench, np.concatenate(sums, axis=1), columns))
+    said = bench.said("joined", "the heads side by side", made.JOINED)
+    steps.append(made.side_by_side(said, sums, bench.setup.tokens))
     if "W_O" in parameters:
         W_O = parameters["W_O"]
         said = bench.said("output", "what the heads found, mixed into one vector", "output = joined W_O")
         width = made.counted(W_O.shape[1])
-        step = made.product(said, steps[-1].values, W_O, bench.setup.tokens, width, columns, parameters.get("b_O"))
+        step = made.product(
+            said, steps[-1].values, W_O, bench.setup.tokens, width, steps[-1].columns, parameters.get("b_O")
+        )
         steps.append(bench.kept(step))
     return steps
 
@@ -135,12 +137,6 @@ def waist(bench: Bench) -> Step:
             made.counted(V_down.shape[0]),
         )
     )
-
-
-def joined(bench: Bench, values: Matrix, columns: Labels) -> Step:
-    said = bench.said("joined", "the heads side by side", "joined = head 1, head 2 …")
-    step = said.step(values, bench.setup.tokens, columns)
-    return replace(step, how=lambda i, j: Arithmetic("unchanged", made.cell_name(step, i, j), (), float(values[i, j])))
 
 
 def one_head(bench: Bench, head: int, waist: Matrix | None) -> list[Step]:

@@ -10,7 +10,7 @@ from transom.serve.cache import Answer
 from transom.serve.fields import AskEffects, AskKnockOut, AskPicture, AskStrongest
 
 if TYPE_CHECKING:
-    from transom.lens import Trace
+    from transom.lens import Sight, Trace
     from transom.serve.studio import Run, Studio
     from transom.serve.work import Job
 
@@ -63,7 +63,7 @@ def heads(run: "Run", job: "Job") -> dict[str, Any]:
     return json.loads(found.json())
 
 
-def picture(model: str, run: "Run", index: int, view: str, asked: AskPicture) -> Answer:
+def picture(studio: "Studio", run: "Run", index: int, view: str, asked: AskPicture) -> Answer:
     """A view of one head in one format."""
     from transom.files.strict import chosen
     from transom.show.drawing import VIEWS, draw, options_of
@@ -71,12 +71,23 @@ def picture(model: str, run: "Run", index: int, view: str, asked: AskPicture) ->
     chosen("view", view, VIEWS)
     name, sight = run.attention(index)
     labels = run.trace.labels(name)
-    options: dict[str, Any] = {"layer": name, "head": asked.head, "model": model}
+    options: dict[str, Any] = {"layer": name, "head": asked.head, "model": studio.name}
     options |= {"tokens": labels.reads, "at": labels.at, "token": asked.token}
+    if view == "steps":
+        options["origin"] = made_from(studio, run, name, sight, asked.head)
     takes = options_of(VIEWS[view])
     told = {name: value for name, value in options.items() if name in takes and value is not None}
     drawn = draw(view, run.trace if view in OF_ALL else sight, **told)
     return Answer(lowered(drawn, asked.format), KINDS[asked.format], disposition(view, asked.format))
+
+
+def made_from(studio: "Studio", run: "Run", name: str, sight: "Sight", head: int | None) -> Any:
+    """What a head was made from, by running the model again; None of a trace, which has no model."""
+    from transom.lens.asking.origin import origin
+
+    if studio.model is None or run.fed is None:
+        return None
+    return origin(studio.model.model, lambda: studio.model.run(run.fed), name, sight, head or 0)
 
 
 def lowered(drawn: Any, kind: str) -> bytes:

@@ -144,7 +144,7 @@ async def picture(desk: Desk, request: "Request") -> Answer:
     asked = from_query(AskPicture, request.query_params.multi_items())
     view = request.path_params["view"]
     question = (run.number, "picture", view, index, msgspec.structs.astuple(asked))
-    return await desk.kept(request, question, lambda job: asking.picture(desk.studio.name, run, index, view, asked))
+    return await desk.kept(request, question, lambda job: asking.picture(desk.studio, run, index, view, asked))
 
 
 async def knock_out(desk: Desk, request: "Request") -> Answer:

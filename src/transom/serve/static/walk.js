@@ -41,7 +41,7 @@ class Walk extends HTMLElement {
       this.edits.size ? make("button", { onclick: () => { this.edits.clear(); this.show(); } }, "Undo my changes") : null);
     this.grid = grid(panel, (i, j) => this.open(panel, i, j), (i, j) => (panel.edits && this.edits.has(`${i},${j}`) ? "edited" : ""));
     this.replaceChildren(make("div", { class: "card" }, moves, make("h2", {}, panel.title), panel.equation ? make("p", { class: "sum" }, panel.equation) : null,
-      this.edits.size ? make("p", { class: "note" }, "With the scores that you changed; the model's own come back with Undo.") : null,
+      this.edits.size ? make("p", { class: "note" }, /^(joined|output)/.test(panel.title) ? "As the model had it: your changes are followed up to the weighted sum." : "With the scores that you changed; the model's own come back with Undo.") : null,
       make("div", { class: "scroll" }, this.grid), this.sum, ...this.picture.notes.map((note) => make("p", { class: "hint" }, note)), make("p", { class: "hint" }, this.picture.source?.receipt ?? "")));
   }
 

@@ -10,6 +10,7 @@ from transom.show.picture import Picture, Source, Table
 from transom.show.visible import visible
 
 KEYS = 16  # the keys with the largest weights, in the order of the text
+VECTORS = ("embedding", "Q", "sum", "joined", "output")
 BY_KEY = ("scores", "scaled", "capped", "biased", "masked", "weights")
 
 
@@ -20,14 +21,10 @@ def one_row(found: Any, row: int, title: str, source: Source, digits: int, colum
     by_key = [steps[name] for name in BY_KEY if name in steps]
     weights = steps["weights"].values[row]
     keys = sorted(sorted(range(len(weights)), key=lambda key: -weights[key])[:KEYS])
-    panels = [vector(steps[name], row, columns, digits) for name in ("embedding", "Q") if name in steps]
+    panels = [vector(steps[name], row, columns, digits) for name in VECTORS[:2] if name in steps]
     panels.append(beside(by_key, row, keys, digits))
-    panels += [vector(steps[name], row, columns, digits) for name in ("sum", "joined", "output") if name in steps]
-    notes = (
-        [f"Of {grouped(len(steps['Q'].values[0]))} numbers of a vector, {columns} are shown."]
-        if wide(steps, columns)
-        else []
-    )
+    panels += [vector(steps[name], row, columns, digits) for name in VECTORS[2:] if name in steps]
+    notes = [*found.notes, *wide([steps[name] for name in VECTORS if name in steps], columns)]
     if len(keys) < len(weights):
         share = percent(float(weights[keys].sum()))
         notes.append(f"{len(keys)} of {grouped(len(weights))} keys are shown; they got {share} of the weight.")
@@ -43,8 +40,10 @@ def one_row(found: Any, row: int, title: str, source: Source, digits: int, colum
     )
 
 
-def wide(steps: dict[str, Any], columns: int) -> bool:
-    return "Q" in steps and steps["Q"].values.shape[1] > columns
+def wide(steps: list[Any], columns: int) -> list[str]:
+    """What of the vectors is not shown: one sentence for each width that is too wide."""
+    widths = sorted({step.values.shape[1] for step in steps if step.values.shape[1] > columns})
+    return [f"Of {grouped(width)} numbers of a vector, {columns} are shown." for width in widths]
 
 
 def vector(step: Any, row: int, columns: int, digits: int) -> Grid:

@@ -30,6 +30,7 @@ def steps(
     opens: bool = True,
     embedding: Any = None,
     parameters: Any = None,
+    origin: Any = None,
     **where: Any,
 ) -> Picture:
     """One head, step by step: Q, K, V, scores, scaled, masked, weights, weighted sum, and what a lesson has besides.
@@ -40,14 +41,16 @@ def steps(
     rows            the tokens to draw rows of; unless given, the first twelve
     columns         how many numbers of a vector are drawn; the note says what is left out
     embedding, parameters   what Q, K and V of a Sight were made from, so that their cells open too
+    origin          the same and W_O, as `lens.asking.origin` finds them: the steps go from the embedding to the output
     """
-    found, source, title = worked(thing, embedding, parameters, where)
+    given = {"embedding": embedding, "parameters": parameters, "origin": origin}
+    found, source, title = worked(thing, given, where)
     if row is not None:
         return one_row(found, row, title, source, digits, columns)
     wanted = None if only is None else list(only)
     for name in wanted or ():
         found[name]  # an unknown name is told with the nearest
-    notes: list[str] = []
+    notes = list(found.notes)
     grids = [
         drawn(step, Window(rows, tokens_shown, columns, digits, opens), notes, len(found.heads) < 2)
         for step in found
@@ -76,16 +79,14 @@ class Window:
         return [row % size for row in self.asked]
 
 
-def worked(thing: Any, embedding: Any, parameters: Any, where: dict[str, Any]) -> tuple[Any, Source, str]:
+def worked(thing: Any, given: dict[str, Any], where: dict[str, Any]) -> tuple[Any, Source, str]:
     """The steps of what came, where they come from, and their title."""
     from transom.lens import Sight, Trace
     from transom.lessons import steps_of
 
     if isinstance(thing, Sight | Trace):
         look = looked(thing, **where)
-        found = steps_of(
-            look.sight, look.batch, look.head, look.rows, look.keys, embedding=embedding, parameters=parameters
-        )
+        found = steps_of(look.sight, look.batch, look.head, look.rows, look.keys, **given)
         return found, look.source, f"Every step of {look.title}"
     head = where.pop("head", None)
     source = Source(model=where.pop("model", ""), head="" if head is None else str(head))
