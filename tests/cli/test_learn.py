@@ -63,6 +63,17 @@ def test_a_lesson_as_json(capsys):
     assert [case["name"] for case in found["cases"]] == ["", "the second layer alone", "without residuals"]
 
 
+def test_heads_and_layers_are_counted_from_0(capsys):
+    assert main(["learn", "many-heads"]) == 0
+    out = capsys.readouterr().out
+    assert out.index("weights (head 0): ") < out.index("weights (head 1): ")
+    assert "weights in head 0 of it" in out
+    assert main(["learn", "layers-together"]) == 0
+    out = capsys.readouterr().out
+    assert out.index("weights (layer 0): ") < out.index("weights (layer 1): ")
+    assert "(layer 2)" not in out
+
+
 def test_the_glossary(capsys):
     out = said(capsys, "--glossary").out
     assert [re.split(r"  +", line)[0] for line in out.splitlines()] == list(GLOSSARY)

@@ -68,6 +68,7 @@ def test_the_most_needed_head_is_the_one_without_which_most_is_lost(model):
 
 def test_the_lines_hold_the_numbers(look):
     lines = [line.plain for line in told(look)]
+    assert f"layer {look.layer}, head {look.head} looked" in lines[2]
     assert look.source in lines[1]
     assert look.target in lines[1]
     assert len(lines) == 4 + len(look.targets) + 2

@@ -154,11 +154,15 @@ BAD = {
     ),
     "claim of a head that is not there": (
         changed('row = "a"', 'row = "a"\nhead = 2'),
-        "mine.toml, line 18: there is head 1, but head 2 was asked for; count from 1",
+        "mine.toml, line 18: there is head 0, but head 2 was asked for; count from 0",
+    ),
+    "claim of a head below the first": (
+        changed('row = "a"', 'row = "a"\nhead = -1'),
+        "mine.toml, line 21: head must be a whole number from 0 to 63, but got -1",
     ),
     "claim of a layer that is not there": (
         changed('row = "a"', 'row = "a"\nlayer = 3'),
-        "mine.toml, line 18: there is layer 1, but layer 3 was asked for; count from 1",
+        "mine.toml, line 18: there is layer 0, but layer 3 was asked for; count from 0",
     ),
     "claim of a row by a number that is not there": (
         changed('row = "a"', "row = 5"),

@@ -54,7 +54,7 @@ def test_many_heads_are_those_of_the_layer(causal):
     assert np.allclose(steps["output"].values, right.numpy(), rtol=1e-12, atol=1e-12)
     assert steps.heads == (0, 1, 2)
     assert steps["joined"].columns[:2] == ("0.1", "0.2")
-    assert steps["joined"].columns[-1] == "3.7"
+    assert steps["joined"].columns[-1] == "2.7"
 
 
 def retold(one):

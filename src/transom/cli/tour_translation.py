@@ -35,7 +35,7 @@ class Look:
 
 def told(look: Look) -> Iterator[Text]:
     """The translation, the head as a picture, and the arrow knocked out, in words and numbers."""
-    place = f"layer {look.layer + 1}, head {look.head + 1}"
+    place = f"layer {look.layer}, head {look.head}"
     yield Text()
     yield Text(f"5  The translator that comes with Transom: “{look.source}” → “{look.target}”")
     yield Text(f"   Where {place} looked, the head it needs most here (the receipt holds):")

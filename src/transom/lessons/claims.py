@@ -69,13 +69,13 @@ def chosen(steps: Steps, claim: Claim) -> Step:
     alike = [one for one in steps if one.name == claim.of]
     for word, asked, there in (("head", claim.head, steps.heads), ("layer", claim.layer, steps.layers)):
         if alike and asked is not None and asked not in there:
-            listed = ", ".join(f"{word} {one + 1}" for one in there) or f"no {word}"
-            raise Misfit(f"there is {listed}, but {word} {asked + 1} was asked for; count from 1")
+            listed = ", ".join(f"{word} {one}" for one in there) or f"no {word}"
+            raise Misfit(f"there is {listed}, but {word} {asked} was asked for; count from 0")
     step = steps[claim.of, claim.head] if claim.layer is None else steps[claim.of, claim.head, claim.layer]
     if claim.head is None and len({one.head for one in alike}) > 1:
-        raise Misfit(f"there is {claim.of} of {len({one.head for one in alike})} heads; give head, counted from 1")
+        raise Misfit(f"there is {claim.of} of {len({one.head for one in alike})} heads; give head, counted from 0")
     if claim.layer is None and len({one.layer for one in alike}) > 1:
-        raise Misfit(f"there is {claim.of} of {len({one.layer for one in alike})} layers; give layer, counted from 1")
+        raise Misfit(f"there is {claim.of} of {len({one.layer for one in alike})} layers; give layer, counted from 0")
     return step
 
 
@@ -90,7 +90,7 @@ def compared(claim: Claim, work: Work, step: Step, row: int | None) -> Matrix:
 
 
 def located(step: Step, asked: int | str, axis: str, labels: tuple[str, ...]) -> int:
-    """The index of a row or column; a lesson counts from 1."""
+    """The index of a row or column; a lesson counts them from 1, as the numbers of a vector are labelled."""
     if isinstance(asked, int) and asked >= len(labels):
         raise Misfit(f"{step.name} has {len(labels)} {axis}s, so {asked + 1} is none of them; count from 1")
     if isinstance(asked, str) and labels.count(asked) > 1:

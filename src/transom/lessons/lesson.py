@@ -18,7 +18,7 @@ from transom.names import Drawable, Misfit
 
 @dataclass(frozen=True)
 class Claim:
-    """A figure in a lesson. Heads, layers, rows and columns are counted from 0 here, from 1 in the file.
+    """A figure in a lesson. Heads and layers are counted from 0; rows and columns too here, but from 1 in the file.
 
     of        the step it is about
     measure   what of it: one of MEASURES, or "value"
@@ -72,7 +72,7 @@ class Case:
             steps = Steps((), ()) if self.setup is None else computed(self.setup)
         for step in steps:
             if np.isnan(step.values).any() or np.isposinf(step.values).any():
-                raise Misfit(f"{step.name} of layer {step.layer + 1} is too large to be computed; take smaller numbers")
+                raise Misfit(f"{step.name} of layer {step.layer} is too large to be computed; take smaller numbers")
         return steps if self.trial is None else Steps([*steps, *tried(self.trial)], steps.tokens, steps.at_tokens)
 
 

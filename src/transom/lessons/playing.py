@@ -56,9 +56,9 @@ def shown(case: Case, claims: list[Claim]) -> Iterator[Step]:
 
 
 def heading(step: Step, steps: Steps) -> str:
-    """The step and its meaning; layer and head, from 1, where there are several."""
-    where = [f"layer {step.layer + 1}"] if len(steps.layers) > 1 else []
-    where += [f"head {step.head + 1}"] if step.head is not None and len(steps.heads) > 1 else []
+    """The step and its meaning; layer and head, from 0, where there are several."""
+    where = [f"layer {step.layer}"] if len(steps.layers) > 1 else []
+    where += [f"head {step.head}"] if step.head is not None and len(steps.heads) > 1 else []
     place = f" ({', '.join(where)})" if where else ""
     return f"{step.name}{place}: {step.title}"
 
@@ -141,8 +141,8 @@ def named(claim: Claim) -> str:
     asked = (("row", claim.row), ("column", claim.column))
     places = [f"{word} {one + 1}" if isinstance(one, int) else one for word, one in asked if one is not None]
     words = claim.of if claim.measure == "value" else f"{claim.measure} of {claim.of}"
-    words += f" in layer {claim.layer + 1}" if claim.layer is not None else ""
-    words += f" in head {claim.head + 1}" if claim.head is not None else ""
+    words += f" in layer {claim.layer}" if claim.layer is not None else ""
+    words += f" in head {claim.head}" if claim.head is not None else ""
     words += f" of {', '.join(places)}" if places else ""
     other = f"row {claim.other + 1}" if isinstance(claim.other, int) else claim.other
     words += f" and {other}" if other is not None else ""
