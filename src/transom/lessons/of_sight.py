@@ -116,7 +116,13 @@ def projections(head: Head, embedding: Any, at_embedding: Any, parameters: Mappi
     if own is not None:
         steps.append(made.given(Said("embedding", "each token as a vector", "X"), own, head.rows))
     if at_embedding is not None and other is not None:
-        steps.append(made.given(Said("at_embedding", "each token looked at as a vector", "X"), other, head.columns))
+        steps.append(
+            made.given(
+                Said("at_embedding", "each token looked at, as a vector", "X of the other sequence"),
+                other,
+                head.columns,
+            )
+        )
     for letter, title, x, values, rows in (
         ("Q", "what each token asks for", own, head.Q, head.rows),
         ("K", "what each token answers to", other, head.K, head.columns),
