@@ -66,8 +66,8 @@ def page(browser, server):
     opened.on("request", lambda asked: None if asked.url.startswith(server.root) else opened.wrong.append(asked.url))
     opened.on("console", lambda said: opened.wrong.append(said.text))
     opened.on("pageerror", lambda error: opened.wrong.append(str(error)))
-    opened.goto(server.address)
-    opened.wait_for_selector("button.main")
+    with opened.expect_response(re.compile("/telling$")):  # the first sentence runs by itself
+        opened.goto(server.address)
     yield opened
     context.close()
     assert opened.wrong == []
@@ -179,6 +179,14 @@ def test_the_link_leads_back(page):
     page.wrong.clear()
     page.goto(link)
     page.wait_for_selector('#from-3[aria-pressed="true"]')
+
+
+def test_a_link_pasted_into_an_open_page_leads_there(page):
+    run(page)
+    place = now(page)
+    page.evaluate("hash => { location.hash = hash; }", f"#view=heads&run={place['run']}&attention=0&head=1")
+    page.wait_for_selector("transom-heads table")
+    assert page.locator("#tab-heads").get_attribute("aria-selected") == "true"
 
 
 def test_lessons_by_keyboard(page):

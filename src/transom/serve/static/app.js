@@ -74,6 +74,7 @@ async function telling(run, attention, head) {
 async function begin() {
   tabs();
   state.on(["view", "opened"], show);
+  state.on(["run"], () => { if (open.run && state.now.run !== open.run.run) attempt(async () => opened(await get(`/api/runs/${state.now.run}`))); });
   open.studio = await get("/api/state");
   document.getElementById("tab-learning").hidden = !open.studio.replay;
   if (!location.hash && (open.studio.replay || open.studio.lesson)) state.set({ view: open.studio.replay ? "learning" : "learn" });

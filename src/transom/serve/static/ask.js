@@ -22,9 +22,9 @@ export class Asked {
     if (!found || state.now.row !== row || state.now.key !== key) return;
     const [from, at] = [shown(found.rows[0]), shown(found.keys[0])];
     const how = make("select", { "aria-label": "How to take it out" }, make("option", { value: "before" }, "before the softmax: others take over"), make("option", { value: "after" }, "after it: the weight is lost"));
-    this.place.replaceChildren(make("h2", {}, `Does ${from} → ${at} matter?`),
+    this.place.replaceChildren(make("h2", {}, `Does “${from}” → “${at}” matter?`),
       make("p", {}, make("dfn", { "data-word": "score" }, "score"), ` ${number(found.scores[0][0])} · `, make("dfn", { "data-word": "weight" }, "weight"), ` ${number(found.weights[0][0])}`),
-      make("div", { class: "row" }, make("button", { class: "main", onclick: () => this.knock([{ layer: one.name, head, query: row, key }], `${from} → ${at}`, how.value) }, "Knock it out"), how, off));
+      make("div", { class: "row" }, make("button", { class: "main", onclick: () => this.knock([{ layer: one.name, head, query: row, key }], `“${from}” → “${at}”`, how.value) }, "Knock it out"), how, off));
     const told = await attempt(() => get(`/api/runs/${run}/${index}/effects`, { head, query: row }));
     if (told && state.now.row === row && state.now.key === key) this.place.append(this.beside(told, key));
   }
@@ -33,7 +33,7 @@ export class Asked {
   beside(told, key) {
     const cells = (row) => [row.weight, row.norm, row.contribution, row.kl ?? Math.abs(row.change)].map((value) => make("td", {}, value === null ? "–" : number(value, 3)));
     const heads = [["weight", "weight"], ["norm", "norm"], ["share", "norm"], [told.rows[0]?.kl === null ? "effect on the whole text (nats)" : "effect (nats)", "knock-out"]];
-    return make("details", {}, make("summary", {}, `All of ${shown(told.from)}'s strongest arrows, and what each was for`), make("div", { class: "scroll" }, make("table", {},
+    return make("details", {}, make("summary", {}, `The strongest arrows from “${shown(told.from)}”, and what each was for`), make("div", { class: "scroll" }, make("table", {},
       make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "looks at"), ...heads.map(([title, word]) => make("th", { scope: "col" }, make("dfn", { "data-word": word }, title))), make("th", { scope: "col" }, ""))),
       make("tbody", {}, told.rows.map((row) => make("tr", {}, make("th", { scope: "row" }, (row.key === key ? "▸ " : "") + shown(row.at)), ...cells(row), make("td", { class: "word" }, row.flag)))))),
       ...told.notes.map((note) => make("p", { class: "hint" }, note)));
@@ -56,7 +56,7 @@ export class Asked {
     const lines = row.words.map((word) => make("tr", {}, make("th", { scope: "row" }, shown(word.token)), bar(word.before, ""), bar(word.after, "after")));
     return [
       make("p", {}, this.sentence(row)),
-      make("div", { class: "scroll" }, make("table", {}, make("caption", { class: "hint" }, `What was expected after ${after}`),
+      make("div", { class: "scroll" }, make("table", {}, make("caption", { class: "hint" }, `What was expected after “${after}”`),
         make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "token"), make("th", { scope: "col" }, "with it"), make("th", { scope: "col" }, "without"))), make("tbody", {}, lines))),
       make("p", { class: "hint" }, `All rows together moved by ${number(found.change)} nats (KL divergence).`),
     ];
@@ -66,7 +66,7 @@ export class Asked {
     const first = row.words[0];
     const change = first.after - first.before;
     const judged = Math.abs(change) < 0.01 ? "hardly changes" : change < 0 ? "falls" : "rises";
-    return `The chance of ${shown(first.token)} ${judged}: ${percent(first.before)} with it, ${percent(first.after)} without.`;
+    return `The chance of “${shown(first.token)}” ${judged}: ${percent(first.before)} with it, ${percent(first.after)} without.`;
   }
 }
 

@@ -20,6 +20,7 @@ class AskText extends HTMLElement {
     if (!model) { this.replaceChildren(make("p", { class: "hint" }, `Looking at ${open.studio?.name ?? "a trace"}; start transom serve without it to type sentences.`)); return; }
     if (!this.form) this.build(model);
     if (open.run) this.reveal();
+    else if (!open.studio.runs.length && !open.studio.lesson && !open.studio.replay) this.run();
   }
 
   build(model) {
@@ -71,7 +72,7 @@ class AskText extends HTMLElement {
   likely() {
     const row = state.now.row ?? (open.run?.likely.length ?? 0) - 1, words = open.run?.likely[row];
     if (!this.next || !words) return;
-    this.next.textContent = `After ${shown((open.run.targets.length ? open.run.targets : open.run.tokens)[row])} the model expected: ${words.map((one) => `${shown(one.token)} ${percent(one.probability)}`).join(", ")}`;
+    this.next.textContent = `After “${shown((open.run.targets.length ? open.run.targets : open.run.tokens)[row])}” the model expected: ${words.map((one) => `“${shown(one.token)}” ${percent(one.probability)}`).join(", ")}`;
   }
 }
 

@@ -1,14 +1,14 @@
-// Colours that tell weights apart for everyone: cividis by a few of its points, and blue to orange for differences.
+// Colours that tell weights apart for everyone, the same as in exported pictures: white to navy, and orange to blue for signs.
 
-const CIVIDIS = [[0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115], [138, 134, 120], [165, 156, 116], [195, 179, 105], [225, 204, 85], [255, 234, 70]];
-const DIVERGING = [[5, 80, 140], [100, 160, 205], [240, 240, 240], [235, 160, 90], [150, 60, 0]];
+const BLUES = [[255, 255, 255], [222, 235, 247], [166, 203, 229], [92, 156, 205], [32, 102, 168], [8, 48, 107]];
+const DIVERGING = [[166, 86, 0], [224, 142, 54], [247, 208, 160], [255, 255, 255], [164, 203, 232], [66, 139, 202], [5, 79, 140]];
 
 function between(points, share) {
   const place = Math.min(1, Math.max(0, share)) * (points.length - 1), first = Math.min(points.length - 2, Math.floor(place)), part = place - first;
   return points[first].map((from, i) => Math.round(from + (points[first + 1][i] - from) * part));
 }
 
-export const table = (diverging) => Uint8Array.from({ length: 256 * 3 }, (_, i) => between(diverging ? DIVERGING : CIVIDIS, Math.floor(i / 3) / 255)[i % 3]);
+export const table = (diverging) => Uint8Array.from({ length: 256 * 3 }, (_, i) => between(diverging ? DIVERGING : BLUES, Math.floor(i / 3) / 255)[i % 3]);
 
 // Black or white, whichever stands out more (WCAG's contrast ratio).
 export function inkOn(colour) {
@@ -18,6 +18,6 @@ export function inkOn(colour) {
 }
 
 export function cell(share, diverging = false) {
-  const [r, g, b] = between(diverging ? DIVERGING : CIVIDIS, share);
+  const [r, g, b] = between(diverging ? DIVERGING : BLUES, share);
   return { background: `rgb(${r} ${g} ${b})`, ink: inkOn([r, g, b]) };
 }

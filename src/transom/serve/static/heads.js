@@ -42,7 +42,8 @@ class Heads extends HTMLElement {
     const layers = Object.groupBy(this.rows, (row) => row.layer), values = this.rows.map((row) => row[measure]).filter((value) => value !== null && value !== undefined);
     const [low, high] = [Math.min(...values), Math.max(...values)], widest = Math.max(...Object.values(layers).map((one) => one.length));
     const grid = make("div", { class: "head-grid" });
-    grid.style.gridTemplateColumns = `minmax(7rem, auto) repeat(${widest}, minmax(2.6rem, 4rem))`;
+    grid.style.gridTemplateColumns = `max-content repeat(${widest}, minmax(2.4rem, 4rem))`;
+    grid.append(make("span"), ...Array.from({ length: widest }, (_, head) => make("span", { class: "number" }, `head ${head}`)));
     for (const [layer, rows] of Object.entries(layers)) {
       grid.append(make("span", {}, layer));
       for (let i = 0; i < widest; i += 1) grid.append(rows[i] ? this.one(rows[i], measure, low, high) : make("span"));

@@ -31,9 +31,15 @@ class AttentionMap extends HTMLElement {
     this.against = make("select", { "aria-label": "Compare with", onchange: () => this.again() });
     const button = (label, title, act) => make("button", { "aria-label": title, title, onclick: act }, label);
     this.replaceChildren(make("div", { class: "card" }, make("div", { class: "row" }, button("+", "Zoom in", () => this.zoom(2)), button("−", "Zoom out", () => this.zoom(0.5)), button("all", "The whole map", () => this.whole()), this.pool,
-      make("label", {}, this.sink, " ", make("dfn", { "data-word": "sink" }, "first token"), " shown"), make("label", {}, this.logs, " log scale"), make("label", {}, "compare with ", this.against)), this.waiting,
+      make("label", {}, this.sink, " ", make("dfn", { "data-word": "sink" }, "first token"), " shown"), make("label", {}, this.logs, " log scale"), make("label", {}, "compare with ", this.against), this.legend()), this.waiting,
       make("div", { class: "beside" }, make("div", {}, this.canvas, this.said), make("div", {}, make("label", { for: "find" }, "Find "), this.find, make("h2", {}, "Strongest arrows"), this.found))));
     this.listen();
+  }
+
+  // What the colours mean, from least to most.
+  legend() {
+    const bar = make("span", { class: "legend", role: "img", "aria-label": "white is 0, dark blue is 1; in a comparison orange is less, blue is more" });
+    return make("span", { class: "hint" }, "0 ", bar, " 1");
   }
 
   listen() {
@@ -200,7 +206,7 @@ class AttentionMap extends HTMLElement {
     for (let row = Math.max(found.rows[0], Math.floor(seen.upper)); row < Math.min(found.rows[1], seen.lower); row += 1) {
       for (let key = Math.max(found.keys[0], Math.floor(seen.left)); key < Math.min(found.keys[1], seen.right); key += 1) {
         const value = found.numbers[(row - found.rows[0]) * found.shape[1] + key - found.keys[0]];
-        pen.fillStyle = value > 0.35 ? "#101418" : "#ffffff";
+        pen.fillStyle = value ** 0.6 > 0.6 ? "#ffffff" : "#101418";
         pen.fillText(value.toFixed(3), this.px(key + 0.5), this.py(row + 0.5) + 4);
       }
     }

@@ -3,13 +3,18 @@
 const KEPT = ["view", "run", "attention", "head", "row", "key", "x", "y", "zoom", "step", "measure", "lesson"];
 const NUMBERS = new Set(["attention", "head", "row", "key", "x", "y", "zoom", "step", "lesson"]);
 
+// What an address says of the names that are kept.
+function read(hash) {
+  const said = [...new URLSearchParams(hash.slice(1))].filter(([name, value]) => KEPT.includes(name) && (!NUMBERS.has(name) || Number.isFinite(Number(value))));
+  return Object.fromEntries(said.map(([name, value]) => [name, NUMBERS.has(name) ? Number(value) : value]));
+}
+
 class State extends EventTarget {
   constructor() {
     super();
     this.now = { view: "see", run: null, attention: null, head: 0, row: null, key: null };
-    for (const [name, value] of new URLSearchParams(location.hash.slice(1))) {
-      if (KEPT.includes(name) && (!NUMBERS.has(name) || Number.isFinite(Number(value)))) this.now[name] = NUMBERS.has(name) ? Number(value) : value;
-    }
+    Object.assign(this.now, read(location.hash));
+    addEventListener("hashchange", () => this.set(read(location.hash)));
   }
 
   // Take over what changed, and tell who listens which names did.

@@ -42,7 +42,7 @@ class Walk extends HTMLElement {
     this.grid = grid(panel, (i, j) => this.open(panel, i, j), (i, j) => (panel.edits && this.edits.has(`${i},${j}`) ? "edited" : ""));
     this.replaceChildren(make("div", { class: "card" }, moves, make("h2", {}, panel.title), panel.equation ? make("p", { class: "sum" }, panel.equation) : null,
       this.edits.size ? make("p", { class: "note" }, /^(joined|output)/.test(panel.title) ? "As the model had it: your changes are followed up to the weighted sum." : "With the scores that you changed; the model's own come back with Undo.") : null,
-      make("div", { class: "scroll" }, this.grid), this.sum, ...this.picture.notes.map((note) => make("p", { class: "hint" }, note)), make("p", { class: "hint" }, this.picture.source?.receipt ?? "")));
+      make("div", { class: "scroll" }, this.grid), this.sum, ...this.picture.notes.map((note) => make("p", { class: "hint" }, note)), make("p", { class: "hint" }, `receipt ${this.picture.source?.receipt ?? ""}: the weights make the very output that the model used`)));
   }
 
   // The arithmetic of a cell; in the scores, a field to change it.
