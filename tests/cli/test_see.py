@@ -76,6 +76,7 @@ def test_it_is_short_and_fits_the_terminal(folders, capsys, monkeypatch, origin,
     monkeypatch.setenv("COLUMNS", "100")
     printed = said(capsys, TEXT, "--model", folders(origin, kind)).out
     assert len(printed.splitlines()) <= 40
+    assert "This head: entropy (of log n) " in printed
     assert max(map(cells, printed.splitlines())) <= 100
     assert "\x1b" not in printed, "no colour where there is no terminal"
     found = seen(Asked(TEXT, folders(origin, kind)))

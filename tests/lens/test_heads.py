@@ -252,7 +252,7 @@ def test_the_table_as_csv_json_and_text(table):
     assert told["heads"][0]["rows"] == {"entropy": 24, "previous": 24, "confidence": 26}
     assert told["missing"][0] | {"why": ""} == {"layer": "decoder.cross", "measure": "previous", "why": ""}
     lines = str(table).splitlines()
-    assert lines[0] == "layer          head  entropy  previous  confidence"
+    assert lines[0] == "layer          head  entropy (of log n)  previous  confidence"
     assert lines[12].startswith("decoder.cross     5")
     assert lines[12].split()[3] == "–"
 

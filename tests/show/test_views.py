@@ -92,6 +92,14 @@ def test_measures_come_from_elsewhere_too():
     )
 
 
+def test_two_entropies_have_two_names():
+    table = transom.heads(trace(), ["entropy", "entropy_without_sink"])
+    assert draw("heads", trace()).panels[0].measure == "mean entropy, nats"
+    assert draw("heads", trace(), measures=table).panels[0].measure == "entropy (of log n)"
+    without = draw("heads", trace(), measures=table, measure="entropy_without_sink")
+    assert without.panels[0].measure == "entropy without sink (of log n)"
+
+
 def test_statistics_alone_are_drawn_as_far_as_they_go():
     glance = Glance(sight())
     assert len(draw("entropy", glance).panels[0].values) == 3

@@ -105,7 +105,9 @@ def number(effect: float | None) -> str:
 
 def summary(seen: "Seen") -> str:
     """What the head does, in its measures."""
-    told = ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in seen.measures.items())
+    from transom.lens.measuring.measures import spoken
+
+    told = ", ".join(f"{spoken(name)} {value:.2f}" for name, value in seen.measures.items())
     return f"This head: {told}." if told else ""
 
 

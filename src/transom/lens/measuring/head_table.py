@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from transom.files.strict import nearest
 from transom.lens.measuring.head_sums import HeadSums
+from transom.lens.measuring.measures import SPOKEN
 from transom.names import Misfit
 
 UNTOLD = "no row has what it asks for"
+HEADINGS = {"entropy": SPOKEN["entropy"], "entropy_without_sink": "without sink"}
 
 
 @dataclass(frozen=True)
@@ -109,11 +111,7 @@ class HeadTable:
 
     def __str__(self) -> str:
         """Aligned, with the reasons for what is missing below."""
-        head = [
-            "layer",
-            "head",
-            *(measure.replace("entropy_without_sink", "without sink") for measure in self.measures),
-        ]
+        head = ["layer", "head", *(HEADINGS.get(measure, measure) for measure in self.measures)]
         cells = [head] + [
             [row.layer, str(row.head), *("–" if value is None else f"{value:.3f}" for value in row.values.values())]
             for row in self.rows

@@ -114,3 +114,10 @@ HEADS: dict[str, Measure] = {
     "confidence": Measure("the largest weight", confidence, (), lambda kept: Tally(kept.statistics.peak)),
     "value_norm": Measure("how long the values are that it moves, by weight", value_norm, ("values",)),
 }
+# What people read instead, where the bare name would be taken for something else: Sight.entropy is in nats.
+SPOKEN = {"entropy": "entropy (of log n)", "entropy_without_sink": "entropy without sink (of log n)"}
+
+
+def spoken(measure: str) -> str:
+    """The name of a measure as people read it."""
+    return SPOKEN.get(measure, measure.replace("_", " "))

@@ -43,7 +43,7 @@ def heads(
         rows=tuple(name for name, _ in seen),
         columns=tuple(str(head) for head in range(most)),
         tiles=tuple(tiles),
-        measure=measure.replace("_", " ") if measures is not None else STATISTICS[measure],
+        measure=named(measures, measure),
         heat=heat([value for tile in tiles for row in tile.values for value in row], colours, top=1.0),
     )
     notes = (
@@ -60,6 +60,16 @@ def heads(
         notes=tuple(notes),
         table=Table(("layer", "head", measure), rows),
     )
+
+
+def named(measures: Any, measure: str) -> str:
+    """What the numbers are, in words: the entropy of transom.heads is another than that of a Sight."""
+    from transom.lens.measuring.head_table import HeadTable
+    from transom.lens.measuring.measures import spoken
+
+    if measures is None:
+        return STATISTICS[measure]
+    return spoken(measure) if isinstance(measures, HeadTable) else measure.replace("_", " ")
 
 
 def computed(seen: list[tuple[str, Any]], measure: str, batch: int) -> dict[tuple[Any, int], float]:
