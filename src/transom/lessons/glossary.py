@@ -26,7 +26,19 @@ GLOSSARY = {
     "layer": "an attention with what stands around it; a stack has several, each working on what the one before made",
     "position": "where a token stands, added to its vector or to the scores: attention by itself does not see order",
     "temperature": "what scores are divided by before the softmax: near 0 the best key takes all, far up all are alike",
-    "entropy": "how spread out a row of weights is: 0 for one key alone, log n for n keys alike",
+    "entropy": "how spread out a row of weights is, in nats: 0 for one key alone, log n for n keys alike;"
+    " where it says (of log n), it is divided by that: 1 for keys alike, however many",
+    "arrow": "one weight of one head: from the token that looks to the one it looks at; also called an edge",
+    "receipt": "the proof that the weights shown are those the model used: with the values they make its output"
+    " again, within a stated tolerance",
+    "knock-out": "running the model again without an arrow, to see what changes: before the softmax the other keys"
+    " share its weight, after it the weight is lost",
+    "effect": "how far what the model says moves when an arrow is knocked out: what mattered, while a weight is what"
+    " was read",
+    "value norm": "how long the values are that a row moves, by weight: a large weight on a short value moves little",
+    "confidence": "the largest weight of a row, on average over the rows of a head",
+    "sink": "a key that takes weight which no other key should have, most often the first; also the share it gets",
+    "induction": "looking at what came after an earlier copy of the token at hand, so that a sequence can be continued",
     "saturation": "weights so near 0 and 1 that a change of scores changes nothing, so that nothing is learned",
     "static embedding": "a vector for a token that is the same in every sentence",
     "contextual embedding": "a vector for a token after attention: it depends on the sentence",
