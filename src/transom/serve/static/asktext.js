@@ -52,18 +52,19 @@ class AskText extends HTMLElement {
   // The words one after another, as they were written; all at once for those who want no motion.
   async reveal() {
     if (this.of === open.run.run) return;
-    this.of = open.run.run;
+    const mine = this.of = open.run.run;
     const kept = state.now.row;
     if (open.run.text) this.text.value = open.run.text;
     this.output.replaceChildren();
     const words = open.run.written.length ? open.run.written : [];
     for (const [row, word] of words.entries()) {
-      if (this.of !== open.run.run) return;
+      if (this.of !== mine) return; // another run has begun
       const one = make("span", { class: "new" }, word.startsWith("<") ? "" : word);
       this.output.lastElementChild?.classList.remove("new");
       this.output.append(one);
       if (!calm() && kept === null) { state.set({ row }); await new Promise((done) => setTimeout(done, PAUSE)); }
     }
+    if (this.of !== mine) return;
     this.output.lastElementChild?.classList.remove("new");
     state.set({ row: kept });
     this.likely();
