@@ -92,6 +92,17 @@ def test_measures_come_from_elsewhere_too():
     )
 
 
+def test_a_sight_of_a_trace_knows_its_words():
+    seen = trace()
+    assert draw("matrix", seen[1], head=1).panels == draw("matrix", seen, layer=1, head=1).panels
+    assert draw("arrows", seen[1]).panels[0].left == WORDS
+    seen.tokens = [*"abcdefg"][: len(WORDS)]
+    assert draw("arrows", seen[1]).panels[0].left == tuple("abcdefg"[: len(WORDS)]), "also those set after the run"
+    other = tuple("tuvwxyz"[: len(WORDS)])
+    seen.tokens = ["too", "few"]
+    assert draw("arrows", seen[1], tokens=other).panels[0].left == other, "those given come first"
+
+
 def test_two_entropies_have_two_names():
     table = transom.heads(trace(), ["entropy", "entropy_without_sink"])
     assert draw("heads", trace()).panels[0].measure == "mean entropy, nats"

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
+from transom.lens.beside import Tokens
 from transom.lens.glance import Glance
 from transom.lens.grids import Grid
 from transom.lens.sight import Sight
 from transom.names import Misfit
 
-Tokens = list[list[str]]
 # How the paths of attentions are spelled that look from a target at a source.
 CROSS = ("cross", "encoder_attn", "encdecattention", "multihead_attn", "src_attn", "enc_dec", "encoder_attention")
 DECODER = "decoder"

@@ -11,6 +11,7 @@ from transom.equations.blocks import Block
 from transom.kernels import engines, looking
 from transom.kernels.problem import put
 from transom.lens.asked import Asked, places
+from transom.lens.beside import Beside
 from transom.lens.kept import Kept
 from transom.lens.pooled import Map, pooled
 from transom.lens.positions import check_distance, first_position
@@ -29,6 +30,7 @@ class Sight(Kept, Drawable):
     """
 
     eight: Top | None = None  # the strongest keys of each row, where they were found along with the output
+    place: tuple[str, Beside] | None = None  # its name in a trace, and the words there; of the last it was added to
 
     @property
     def Q(self) -> Float[Tensor, "batch heads queries d_head"]:

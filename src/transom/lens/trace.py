@@ -6,9 +6,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from transom.lens.beside import Beside, Tokens
 from transom.lens.grids import Grid
 from transom.lens.hearing.stitching import chosen_run, stitched
-from transom.lens.labels import Labels, Tokens, labels
+from transom.lens.labels import Labels, labels
 from transom.lens.on_file.trace_file import Header, read, written
 from transom.lens.sight import Sight
 from transom.names import Drawable, Misfit
@@ -30,26 +31,37 @@ class Trace(Drawable):
     """
 
     def __init__(self, tokens: Words = None, targets: Words = None, grid: Grid | None = None) -> None:
+        self.beside = Beside()
         self.tokens, self.targets, self.grid = tokens, targets, grid
         self.seen: list[tuple[str, Sight]] = []
 
     @property
     def tokens(self) -> Tokens | None:
-        return self._tokens
+        return self.beside.tokens
 
     @tokens.setter
     def tokens(self, words: Words) -> None:
-        self._tokens = None if words is None else sequences(words)
+        self.beside.tokens = None if words is None else sequences(words)
 
     @property
     def targets(self) -> Tokens | None:
-        return self._targets
+        return self.beside.targets
 
     @targets.setter
     def targets(self, words: Words) -> None:
-        self._targets = None if words is None else sequences(words)
+        self.beside.targets = None if words is None else sequences(words)
+
+    @property
+    def grid(self) -> Grid | None:
+        return self.beside.grid
+
+    @grid.setter
+    def grid(self, grid: Grid | None) -> None:
+        self.beside.grid = grid
 
     def add(self, name: str, sight: Sight) -> None:
+        """Put an attention behind the others; from then on it knows its name and the words of this run."""
+        sight.place = (name, self.beside)
         self.seen.append((name, sight))
 
     @property
@@ -96,7 +108,8 @@ class Trace(Drawable):
         """Read what `save` wrote; a file that is damaged or made up is an error that says so."""
         said, seen = read(Path(path))
         trace = cls(said.tokens, said.targets, said.grid)
-        trace.seen = seen
+        for name, sight in seen:
+            trace.add(name, sight)
         return trace
 
     def labels(self, name: str, batch: int = 0) -> Labels:

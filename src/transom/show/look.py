@@ -60,7 +60,7 @@ def looked(
     """One head of a Sight, of a Trace, or of a lesson.
 
     layer       a name, or a number in the order of running; unless given, the last
-    tokens      labels of the rows, looked from; unless given, those of the trace, or numbers
+    tokens      labels of the rows, looked from; unless given, those of the trace it is from, or numbers
     at          labels of the keys, looked at; unless given, those of the rows if there are as many
     predicted   label each row with the token it reads and the one it predicts, where the trace knows them
     """
@@ -68,13 +68,14 @@ def looked(
     proved = receipt_of(sight, name)
     sizes = whole(sight)
     place, row = counted(head, "heads", sizes[1]), counted(batch, "batch", sizes[0])
-    known = known_words(thing, name, sight, row, predicted)
+    alone = thing is sight and tokens is not None  # what is given for a Sight stands for what its trace had
+    known = (None, None) if alone else known_words(thing, name, sight, row, predicted)
     same = tokens if tokens is not None and sizes[2] == sizes[3] else known[1]
     rows = labels(tokens, known[0], sizes[2], "queries", "tokens")
     keys = labels(at, same, sizes[3], "keys", "at")
     heads = sight.places if isinstance(sight, Worked) else range(sizes[1])
-    alone = "" if isinstance(sight, Worked) else str(heads[place])
-    said = f"{heads[place]} of {heads[0]}–{heads[-1]}" if len(heads) > 1 else alone
+    only = "" if isinstance(sight, Worked) else str(heads[place])
+    said = f"{heads[place]} of {heads[0]}–{heads[-1]}" if len(heads) > 1 else only
     source = Source(model=model, layer=name, head=said, receipt=proved)
     return Look(sight, name, place, row, rows, keys, source)
 
@@ -117,9 +118,11 @@ def known_words(thing: Any, name: str, sight: Any, batch: int, predicted: bool) 
 
     if isinstance(sight, Worked):
         return sight.rows, sight.columns
-    if not isinstance(thing, Trace):
+    place = (name, thing.beside) if isinstance(thing, Trace) else sight.place
+    if place is None:
         return None, None
-    found = words(name, sight, thing.tokens, thing.targets, thing.grid, batch)
+    path, beside = place
+    found = words(path, sight, beside.tokens, beside.targets, beside.grid, batch)
     if not predicted:
         return found.reads, found.at
     if found.predicts is None:
