@@ -35,7 +35,7 @@ def test_each_claim_is_told_with_its_line(slip, capsys):
     assert main(["check", str(slip)]) == 1
     assert capsys.readouterr().out == (
         f"{slip}:9: right: weights of The\n"
-        f"{slip}:13: wrong: sum of The: column 1 is 0.8446, not 1.2669\n"
+        f"{slip}:13: wrong: sum of The: column 1: printed 1.2669, right 0.8446\n"
         "    likely: the value of The was taken as [2 1 2 1] instead of [1 0 1 0], with weights cut to 4 decimals"
         " or the value of sat was taken as [2 2 2 2] instead of [1 1 1 1], with weights cut to 4 decimals\n"
         f"{slip}: 2 claims: 1 right, 1 wrong\n"
@@ -66,8 +66,17 @@ def test_a_corrected_copy_is_written_beside(slip, capsys):
 
 
 def test_the_lesson_itself_is_corrected_only_when_asked(slip):
-    assert main(["check", str(slip), "--fix", "--in-place"]) == 1
+    assert main(["check", str(slip), "--in-place"]) == 1
     assert main(["check", str(slip)]) == 0
+    assert not slip.with_suffix(".fixed.toml").exists()
+
+
+def test_a_bound_that_does_not_hold(slip, capsys):
+    slip.write_text(SLIP[: SLIP.index("value =")] + 'measure = "largest"\nbelow = 0.4\n')
+    assert main(["check", str(slip)]) == 1
+    assert capsys.readouterr().out == (
+        f"{slip}:10: wrong: largest of weights of The: should be below 0.4, is 0.422319\n{slip}: 1 claim: 1 wrong\n"
+    )
 
 
 def test_nothing_is_written_where_nothing_is_wrong(tmp_path):

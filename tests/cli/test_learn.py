@@ -44,11 +44,51 @@ def test_a_lesson_comes_at_once_where_nobody_can_press_enter(word, capsys):
     assert "sum of The, right = 0.8446 0.5777 0.8446 0.5777" in out
 
 
-def test_on_a_terminal_enter_turns_the_page(monkeypatch, capsys):
-    pressed = []
-    monkeypatch.setattr("typer.prompt", lambda *words, **options: pressed.append(words))
+def on_a_terminal(monkeypatch, answer):
+    monkeypatch.setattr("builtins.input", answer)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+
+
+def raising(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "end"),
+    [
+        (lambda: "q", 0, ""),
+        (lambda: raising(EOFError), 0, "\n"),
+        (lambda: raising(KeyboardInterrupt), 130, "\n"),
+    ],
+    ids=["q", "Ctrl-D", "Ctrl-C"],
+)
+def test_a_lesson_can_be_left(monkeypatch, capsys, answer, code, end):
+    on_a_terminal(monkeypatch, answer)
+    assert main(["learn", "1"]) == code
+    out, err = capsys.readouterr()
+    assert shipped(1).title in out.splitlines()[0]
+    assert len(out.splitlines()) == 1 + len(next(pages(shipped(1))).lines)
+    assert err == f"Enter for the next step, q to stop {end}"
+
+
+def test_ctrl_c_anywhere_is_no_fault(monkeypatch, capsys):
+    monkeypatch.setattr("transom.cli.learn.listing", lambda as_json: raising(KeyboardInterrupt))
+    assert main(["learn"]) == 130
+    assert capsys.readouterr().err.strip() == ""
+
+
+def test_a_bound_is_printed(tmp_path, capsys):
+    path = tmp_path / "mine.toml"
+    claim = '\n[[claim]]\nof = "weights"\nmeasure = "largest"\nrow = 1\n'
+    path.write_text(f"{new_text('mine.toml')}{claim}above = 0.10\n{claim}below = 1.5\n")
+    found = re.findall(r"largest of weights of row 1 = 0\.\d+ (.*)\n", said(capsys, str(path)).out)
+    assert found == ["(> 0.10)", "(< 1.5)"]
+
+
+def test_on_a_terminal_enter_turns_the_page(monkeypatch, capsys):
+    pressed = []
+    on_a_terminal(monkeypatch, lambda: pressed.append("") or "")
     said(capsys, "4")
     assert len(pressed) == len(list(pages(shipped(4))))  # and the picture at the end
     said(capsys, "4", "--all")

@@ -16,6 +16,7 @@ from transom.names import Misfit
 
 BAD_USE = 2
 OUR_FAULT = 3
+STOPPED = 130  # by Ctrl-C
 
 
 class Command(NamedTuple):
@@ -86,7 +87,7 @@ def transom(
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run a command line. Exit codes: 0 done, 1 a finding, 2 bad use or input, 3 a fault of Transom's own."""
+    """Run a command line. Exit codes: 0 done, 1 a finding, 2 bad use or input, 3 our own fault, 130 Ctrl-C."""
     words = list(sys.argv[1:] if args is None else args) or ["--help"]
     debug = "--debug" in words
     if debug:  # wherever it stands, also behind the command
@@ -97,6 +98,8 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         code = get_command(app).main(words, prog_name="transom", standalone_mode=False)
         sys.stdout.flush()
+    except typer.Abort:
+        return STOPPED
     except Exception as error:
         if debug:
             traceback.print_exc()

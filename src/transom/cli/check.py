@@ -15,7 +15,9 @@ WRONG = 1
 def run(
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE…", help="Lesson files (TOML).")] = None,
     fix: Annotated[bool, typer.Option("--fix", help="Write a corrected copy beside each wrong lesson.")] = False,
-    in_place: Annotated[bool, typer.Option("--in-place", help="With --fix: correct the lesson itself.")] = False,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Correct the lesson itself, with no copy; implies --fix.")
+    ] = False,
     new: Annotated[Path | None, typer.Option("--new", metavar="FILE", help="Write a lesson to start from.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Every claim as JSON.")] = False,
 ) -> None:
@@ -35,7 +37,7 @@ def run(
     for path in files:
         lesson = read(path)
         findings = checked(lesson)
-        copy = mended(path, lesson, findings, in_place) if fix else None
+        copy = mended(path, lesson, findings, in_place) if fix or in_place else None
         reports.append((path, lesson, findings, copy))
     if as_json:
         typer.echo(json.dumps([plain(*report) for report in reports], indent=2, ensure_ascii=False))
@@ -94,7 +96,10 @@ def detail(finding: Any) -> str:
     if finding.first is None:
         return ""
     place, claimed, right = finding.first
-    return f": {f'{place} ' if place else ''}is {right}, not {claimed}"
+    where = f": {place}" if place else ""
+    if finding.claim.value is None:
+        return f"{where}: should be {claimed}, is {right}"
+    return f"{where}: printed {claimed}, right {right}"
 
 
 def counted(findings: list[Any]) -> str:

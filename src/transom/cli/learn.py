@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from transom.cli import STOPPED
 from transom.cli.given import harmless
 
 WIDTH = 100
@@ -78,13 +79,27 @@ def play(lesson: Any, whole: bool, html: Path | None, as_json: bool) -> None:
     waiting = not whole and sys.stdin.isatty() and sys.stdout.isatty()
     for place, (title, lines) in enumerate(told(lesson)):
         if place and waiting:
-            typer.prompt("Enter for the next step", default="", show_default=False, prompt_suffix=" ", err=True)
+            if not turned():
+                return
         elif place:
             typer.echo()
         typer.secho(harmless(title), bold=True)
         for line in lines:
             typer.echo(harmless(line))
     typer.echo("\nWith --html FILE its picture is drawn as a page.", err=True)
+
+
+def turned() -> bool:
+    """Wait for Enter; q and Ctrl-D end the lesson, Ctrl-C the command."""
+    typer.echo("Enter for the next step, q to stop ", nl=False, err=True)
+    try:
+        return input().strip().lower() != "q"
+    except EOFError:
+        typer.echo(err=True)
+        return False
+    except KeyboardInterrupt:
+        typer.echo(err=True)
+        raise typer.Exit(STOPPED) from None
 
 
 def told(lesson: Any) -> Iterator[tuple[str, Iterable[str]]]:

@@ -108,7 +108,9 @@ def told(finding: Finding) -> Iterator[str]:
         yield from wrap(f"{mark} {claim.says}", WIDTH, subsequent_indent="  ")
         mark = " "
     if claim.value is None:
-        yield f"{mark} {named(claim)} = {number(float(finding.found.values.ravel()[0]), 4)}"
+        bounds = ((">", claim.above), ("<", claim.below))
+        asked = " and ".join(f"{sign} {bound}" for sign, bound in bounds if bound is not None)
+        yield f"{mark} {named(claim)} = {number(float(finding.found.values.ravel()[0]), 4)} ({asked})"
         return
     for place, line in enumerate(figures(claim, finding)):
         yield f"{mark if place == 0 else ' ' * len(mark)} {line}"
