@@ -153,8 +153,8 @@ def test_without_a_library_native_says_so_and_auto_goes_on(monkeypatch, tmp_path
     with pytest.raises(transom.Misfit) as error:
         transom.attend(*tensors())
     assert str(error.value) == (
-        "the native engine was asked for, but it is not built: there was no C++ compiler when Transom was installed;"
-        " TRANSOM_ENGINE=torch works everywhere"
+        "the native engine was asked for, but it is not built here; pip install builds it where there is a C++"
+        " compiler; TRANSOM_ENGINE=torch works everywhere"
     )
 
 

@@ -100,7 +100,7 @@ def best() -> Engine | str:
         return f"TRANSOM_ISA must be one of {', '.join(LANES)}, and it is {asked!r}"
     generic = FOLDER / "generic.so"
     if not generic.exists():
-        return "it is not built: there was no C++ compiler when Transom was installed"
+        return "it is not built here; pip install builds it where there is a C++ compiler"
     try:
         widest = ctypes.CDLL(str(generic)).transom_widest()
         for name, lanes in LANES.items():
