@@ -108,13 +108,32 @@ def test_texts_come_as_arguments_lines_of_a_file_or_of_stdin(home, capsys, monke
     model = ["--model", home / "translate" / "model"]
     expected = said(capsys, "translate", "a b", "c d e", *model)
     assert len(expected.splitlines()) == 2
-    (tmp_path / "texts.txt").write_text("a b\n\nc d e\n")
+    (tmp_path / "texts.txt").write_text("a b\nc d e\n")
     assert said(capsys, "translate", "--file", tmp_path / "texts.txt", *model) == expected
-    monkeypatch.setattr(sys, "stdin", io.StringIO("a b\n\nc d e\n"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a b\nc d e\n"))
     assert said(capsys, "translate", *model) == expected
     rows = json.loads(said(capsys, "translate", "a b", "c d e", "--json", *model))
     assert [row["source"] for row in rows] == ["a b", "c d e"]
     assert [row["target"] for row in rows] == expected.splitlines()
+
+
+def test_empty_lines_stay_empty_in_a_translation(home, capsys, monkeypatch, tmp_path):
+    model = ["--model", home / "translate" / "model"]
+    first, second = said(capsys, "translate", "a b", "c d e", *model).splitlines()
+    lines = "\na b\n \nc d e\n\n"
+    (tmp_path / "texts.txt").write_text(lines)
+    assert said(capsys, "translate", "--file", tmp_path / "texts.txt", *model) == f"\n{first}\n\n{second}\n\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+    rows = json.loads(said(capsys, "translate", "--json", *model))
+    assert [row["source"] for row in rows] == ["", "a b", " ", "c d e", ""]
+    assert [row["target"] for row in rows] == ["", first, "", second, ""]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n\n"))
+    assert complaint(capsys, "translate", *model) == (
+        "there should be a text to work on, but none came; give one, or --file, or lines on stdin"
+    )
+    assert complaint(capsys, "translate", "", *model) == (
+        "text 1 of 1 is empty, but there must be something to read; leave it out"
+    )
 
 
 def test_classify_prints_label_chance_and_text(home, capsys):

@@ -170,6 +170,8 @@ def test_texts_come_from_arguments_a_file_or_standard_input(tmp_path):
     assert texts_from(["x", "y z"], None, iter(["no\n"])) == ["x", "y z"]
     assert texts_from([], path, iter(["no\n"])) == ["one", "two three"]
     assert texts_from([], None, iter(["a b\n", "\n", "c"])) == ["a b", "c"]
+    assert texts_from([], path, iter(["no\n"]), blanks=True) == ["one", "", "two three"]
+    assert texts_from([], None, iter(["a b\n", "\n", "c"]), blanks=True) == ["a b", "", "c"]
     assert complaint(texts_from, ["x"], path, iter([])) == (
         "texts come as arguments or from --file, but both came; leave one out"
     )

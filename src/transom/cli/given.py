@@ -16,13 +16,13 @@ Folder = Annotated[Path, typer.Option("--model", metavar="FOLDER", help="The fol
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of plain lines.")]
 
 
-def texts(given: list[str] | None, file: Path | None) -> list[str]:
-    """The texts a command is asked about: at least one."""
+def texts(given: list[str] | None, file: Path | None, blanks: bool = False) -> list[str]:
+    """The texts a command is asked about: at least one; with `blanks`, empty lines among them stay."""
     from transom.names import Misfit
     from transom.run.texts import texts_from
 
-    found = texts_from(given or [], file, iter(sys.stdin))
-    if not found:
+    found = texts_from(given or [], file, iter(sys.stdin), blanks)
+    if not found or (not given and not any(map(str.strip, found))):
         raise Misfit("there should be a text to work on, but none came; give one, or --file, or lines on stdin")
     return found
 

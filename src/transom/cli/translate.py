@@ -25,10 +25,10 @@ def run(
     from transom.models.embedded import embedded
     from transom.run.texts import ready, translated
 
-    given = texts(text, file)
+    given, blanks = texts(text, file, blanks=True), not text  # an empty line stays one, so that lines stay in step
     found = ready(embedded() if model is None else model, "encoder_decoder")
     assert isinstance(found.model, EncoderDecoder)
-    with counting(len(given), "translating") as done:
-        said = translated(found.model, found.tokenizer, given, beams, done)
+    with counting(sum(bool(one.strip()) for one in given), "translating") as done:
+        said = translated(found.model, found.tokenizer, given, beams, done, blanks)
     rows = [{"source": one, "target": other} for one, other in zip(given, said, strict=True)]
     printed(rows, as_json, lambda row: row["target"])

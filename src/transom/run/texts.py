@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transom.files.outside import checked, lines
 from transom.files.strict import chosen
 from transom.models import MODELS, Decoder, Encoder, EncoderDecoder, Model
 from transom.models.folder import TOKENIZER, header_of
@@ -52,11 +53,13 @@ def ready(folder: Path, wanted: str) -> Ready:
     return Ready(model, tokenizer, folder)
 
 
-def encoded(model: Model, tokenizer: Tokenizer, texts: Sequence[str], room: int = 0) -> list[list[int]]:
-    """Texts as tokens, each with something in it and no longer than the model takes; `room` tokens are kept free."""
+def encoded(
+    model: Model, tokenizer: Tokenizer, texts: Sequence[str], room: int = 0, blanks: bool = False
+) -> list[list[int]]:
+    """Texts as tokens, none longer than the model takes with `room` tokens kept free, nor empty unless `blanks`."""
     rows = tokenizer.encode_batch(list(texts))
     for number, (text, row) in enumerate(zip(texts, rows, strict=True), 1):
-        if not text.strip():
+        if not blanks and not text.strip():
             raise Misfit(f"text {number} of {len(texts)} is empty, but there must be something to read; leave it out")
         check_length(model, row, number, len(texts), room)
     return rows
@@ -81,12 +84,14 @@ def translated(
     texts: Sequence[str],
     beams: int = 1,
     done: Callable[[int], None] | None = None,
+    blanks: bool = False,
     **settings: Any,
 ) -> list[str]:
-    """Each text translated; `done` is told how many more are."""
-    rows = [[*row, tokenizer.end] for row in encoded(model, tokenizer, texts, room=1)]
-    found = [""] * len(rows)
-    for places in by_length(rows):
+    """Each text translated; `done` is told how many more are. With `blanks` an empty text stays one."""
+    rows = [[*row, tokenizer.end] for row in encoded(model, tokenizer, texts, 1, blanks)]
+    found, full = [""] * len(rows), [place for place, text in enumerate(texts) if text.strip()]
+    for numbers in by_length([rows[place] for place in full]):
+        places = [full[number] for number in numbers]
         source = padded([rows[place] for place in places], tokenizer.padding)
         longest = min(model.config.longest, 2 * source.shape[1] + 10)
         asked = {"num_beams": beams, "max_length": longest, **settings}
@@ -159,14 +164,16 @@ class Pieces:
             self.shown = text
 
 
-def texts_from(given: Sequence[str], file: Path | None, stdin: Iterator[str]) -> list[str]:
-    """Texts from arguments, from the lines of a file, or from standard input."""
+def texts_from(given: Sequence[str], file: Path | None, stdin: Iterator[str], blanks: bool = False) -> list[str]:
+    """Texts from arguments, from the lines of a file, or from standard input; empty lines only with `blanks`."""
     if given and file is not None:
         raise Misfit("texts come as arguments or from --file, but both came; leave one out")
     if given:
         return list(given)
     if file is not None:
-        from transom.text.corpora import read_lines
-
-        return [line.text for line in read_lines(file)]
-    return [line.rstrip("\n") for line in stdin if line.strip()]
+        found = [line for _, line in lines(checked(file))]
+        if not any(map(str.strip, found)):
+            raise Misfit(f"{file} should hold text, but there is none; check that it is the right file")
+    else:
+        found = [line.rstrip("\n") for line in stdin]
+    return [line for line in found if blanks or line.strip()]
