@@ -51,6 +51,7 @@ def test_weights_and_maps_are_the_difference(both):
 
 def test_the_summary_tells_how_much_moved_and_the_largest_change(both, bands):
     table = transom.diff(*both).summary()
+    assert str(transom.diff(*both)) == str(table)
     for name in both[0].names:
         whole = (both[1][name].weights() - both[0][name].weights()).double()
         moved = whole.abs().sum(dim=-1).mean(dim=(0, 2)) / 2

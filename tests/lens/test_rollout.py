@@ -196,3 +196,8 @@ def test_statistics_alone_are_not_enough(own_errors):
     assert str(caught.value) == (
         "of '(model)' only statistics were kept, but its weights are needed; watch with keep='qkv'"
     )
+
+
+def test_a_rollout_is_short_where_it_is_printed():
+    assert repr(transom.rollout(BOTH)) == f"Rollout(rows={TARGET}, keys={TARGET}, sources={SOURCE}, layers=6)"
+    assert repr(transom.rollout(DECODER, rows=[3])) == f"Rollout(rows=1, keys={TARGET}, layers=4)"

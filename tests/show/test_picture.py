@@ -16,6 +16,7 @@ from transom.show.visible import cells
 
 SVG = "{http://www.w3.org/2000/svg}"
 DIAGRAMS = {"sequence", "arrows"}
+NO_ENDING = "a name without one"
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -144,7 +145,7 @@ def test_without_the_extra_there_is_a_way_out(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("name", "came"), [("figure.gif", "'.gif'"), ("figure", "a name without one")])
+@pytest.mark.parametrize(("name", "came"), [("figure.gif", "'.gif'"), ("figure", NO_ENDING), ("figure.", NO_ENDING)])
 def test_an_unknown_ending_lists_the_known_ones(name, came, tmp_path):
     with pytest.raises(Misfit) as caught:
         sample("matrix").save(tmp_path / name)
@@ -152,6 +153,11 @@ def test_an_unknown_ending_lists_the_known_ones(name, came, tmp_path):
         "a picture is saved by its ending, one of .txt .svg .html .json .mmd .dot .pdf .png,"
         f" but got {came}; try figure.svg"
     )
+
+
+def test_a_picture_is_short_where_it_is_printed():
+    assert repr(sample("matrix")) == "Picture(matrix: 'Where blocks.0.attention, head 1 looks', 15 rows of numbers)"
+    assert all(len(repr(sample(view))) < 120 for view in VIEWS)
 
 
 def test_a_notebook_gets_text_a_page_and_a_figure():

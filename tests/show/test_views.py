@@ -152,10 +152,11 @@ def test_a_receipt_that_fails_is_not_drawn_by_any_view():
 
 EMPTY = Steps([Step("table", "", "", np.ones((2, 3)), ("a", "b"), ("1", "2", "3"))], ())
 WRONG = {
-    "view": (
-        lambda: draw("matrx", sight()),
-        "view must be one of steps, sequence, arrows, matrix, heads, rows, context, histogram, entropy, curves,"
-        " vectors, but got 'matrx'; did you mean 'matrix'?",
+    "view": (lambda: draw("matrx", sight()), "there is no view 'matrx'; did you mean 'matrix'?"),
+    "view unlike any": (
+        lambda: draw("flow", sight()),
+        "there is no view 'flow'; there are steps, sequence, arrows, matrix, heads, rows, context, histogram, entropy,"
+        " curves, vectors",
     ),
     "option": (lambda: draw("matrix", sight(), hid=[0]), "the view 'matrix' has no option 'hid'; did you mean 'hide'?"),
     "thing": (

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from transom.files.strict import chosen, nearest
+from transom.files.strict import nearest
 from transom.names import Misfit
 from transom.show.look import looked
 from transom.show.picture import Picture
@@ -37,7 +37,8 @@ VIEWS: dict[str, Callable[..., Picture]] = {
 
 def draw(view: str, thing: Any, **options: Any) -> Picture:
     """A view of a Sight, a Trace or a lesson; `VIEWS` lists them, and each says which options it takes."""
-    chosen("view", view, VIEWS)
+    if view not in VIEWS:
+        raise Misfit(f"there is no view {view!r}; {nearest(str(view), VIEWS)}")
     known = options_of(VIEWS[view])
     for name in options:
         if name not in known:

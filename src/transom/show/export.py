@@ -43,9 +43,8 @@ WRITERS: dict[str, Callable[[Picture], bytes]] = {
 def saved(picture: Picture, path: Path) -> Path:
     """Write the picture as the file's ending says."""
     if path.suffix.lower() not in WRITERS:
-        came = f"{path.suffix!r}" if path.suffix else "a name without one"
-        raise Misfit(
-            f"a picture is saved by its ending, one of {' '.join(WRITERS)}, but got {came}; try {path.stem}.svg"
-        )
+        came = f"{path.suffix!r}" if path.suffix.strip(".") else "a name without one"
+        name = path.stem.rstrip(".") or "picture"
+        raise Misfit(f"a picture is saved by its ending, one of {' '.join(WRITERS)}, but got {came}; try {name}.svg")
     write_file(path, WRITERS[path.suffix.lower()](picture))
     return path

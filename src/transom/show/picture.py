@@ -12,10 +12,11 @@ from transom.names import Misfit
 from transom.show.canvas import Canvas, Size
 from transom.show.colours import bold, dim
 from transom.show.panels import Panel
-from transom.show.visible import visible, wrapped
+from transom.show.visible import clipped, visible, wrapped
 
 WIDE = 1040.0  # of a figure, as long as its panels are not wider
 SPACE = 28.0
+TITLE = 60  # columns of it in a repr
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +48,9 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     source: Source = Source()
     notes: tuple[str, ...] = ()
     table: Table = Table((), ())
+
+    def __repr__(self) -> str:
+        return f"Picture({self.view}: {clipped(visible(self.title), TITLE)!r}, {len(self.table.rows)} rows of numbers)"
 
     def text(self, width: int = 100, colour: bool = False) -> str:
         """For a terminal: lines of at most so many columns; with `colour`, in 256 colours."""

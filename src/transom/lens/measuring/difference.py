@@ -45,6 +45,9 @@ class Difference:
     before: Trace
     after: Trace
 
+    def __str__(self) -> str:
+        return str(self.summary())
+
     @property
     def names(self) -> list[str]:
         return self.before.names

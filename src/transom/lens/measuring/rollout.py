@@ -31,6 +31,10 @@ class Rollout:
     sources: Float[Tensor, "rows source"] | None
     layers: list[str]
 
+    def __repr__(self) -> str:
+        sources = "" if self.sources is None else f", sources={self.sources.shape[1]}"
+        return f"Rollout(rows={len(self.rows)}, keys={self.keys.shape[1]}{sources}, layers={len(self.layers)})"
+
 
 def rollout(
     trace: Trace,
