@@ -235,7 +235,7 @@ def test_the_table_as_json_csv_and_text():
         "layer head query key weight norm contribution pull local change probability kl flag"
     )
     assert len({len(line) for line in text[1:4]} | {len(text[1])}) <= 2
-    assert text[4].startswith("change, probability: of token 2, logit ")
+    assert text[4].startswith("change, probability: of token id 2, logit ")
     most = table.sorted().rows
     assert [row.kl for row in most] == sorted((row.kl for row in table), reverse=True)
 
@@ -246,6 +246,18 @@ def test_words_stand_beside_their_places():
     table = transom.effect(PAIR, (TOKENS, TARGETS), edges, gradient=False, **words)
     assert [(row.looking, row.at) for row in table] == [("y", "f"), ("c", "g")]
     assert "  3 y    5 f  " in str(table)
+
+
+def test_the_target_has_its_word_where_ids_can_be_spelled():
+    spelled = transom.effect(
+        OneLayer().eval(), ONE, EDGES[5:8], target=2, spell=lambda ids: [f"word {one}" for one in ids]
+    )
+    assert (spelled.word, spelled.sorted().word, spelled.told()["word"]) == ("word 2",) * 3
+    assert "change, probability: of token id 2 'word 2', logit " in str(spelled)
+    number = transom.effect(
+        OneLayer().eval(), ONE, EDGES[5:8], output=lambda logits: logits[:, 0, 0], spell=lambda ids: ["never"]
+    )
+    assert number.word is None
 
 
 def test_progress_is_told_and_runs_are_bounded(monkeypatch):

@@ -40,6 +40,7 @@ def effect(
     rule: Rule | None = None,
     tokens: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
+    spell: Callable[[list[int]], Sequence[str]] | None = None,
     gradient: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> EffectTable:
@@ -52,6 +53,7 @@ def effect(
     target     the token whose logit and probability are reported; by default the likeliest
     how        knocked out "before" the softmax (the other keys share the weight) or "after" it
     tokens     the words of the sequence, for the table; targets: those that the decoder of an encoder–decoder reads
+    spell      gives the words of ids, for that of the target: a tokenizer's `pieces`, or `convert_ids_to_tokens`
     gradient   whether to run the model once with gradients, for `pull`; False saves the memory that takes
     progress   called with how many edges are done, and of how many
     """
@@ -70,7 +72,8 @@ def effect(
     near = [arrows[layer].one(head, row, key, how) for layer, head, row, key in places]
     rows = worded(measured(trials, places, near, target, rule or Rule()), arrows, tokens, targets)
     chance = None if target is None else float(torch.softmax(whole, dim=-1)[target])
-    return EffectTable(rows, how, target, value_of(whole, target), chance, notes(arrows, places, trials.single))
+    word = None if target is None or spell is None else spell([target])[0]
+    return EffectTable(rows, how, target, value_of(whole, target), chance, notes(arrows, places, trials.single), word)
 
 
 def looked(call: Call, read: Callable[[Any], Tensor]) -> tuple[dict[str, Arrows], Tensor]:

@@ -62,6 +62,7 @@ class EffectTable:
     value: float  # its logit, or the output, with all edges
     probability: float | None  # its probability with all edges
     notes: list[str]
+    word: str | None = None  # that of the target, where it is known
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -101,8 +102,9 @@ class EffectTable:
         knocked = f"knocked out {self.how} the softmax"
         if self.target is None:
             return f"change: of the output, {self.value:.4f} with all edges; {knocked}"
+        token = f"token id {self.target}" + (f" {self.word!r}" if self.word is not None else "")
         return (
-            f"change, probability: of token {self.target}, logit {self.value:.4f} and probability"
+            f"change, probability: of {token}, logit {self.value:.4f} and probability"
             f" {self.probability:.4f} with all edges; {knocked}"
         )
 
