@@ -121,6 +121,8 @@ def test_a_document_is_a_file_cut_into_pieces_that_fit(home, capsys):
     told = json.loads(said(capsys, "--model", home / "decoder", home / "a.txt", "--longest", 11, "--json"))
     assert told["documents"] == 1
     assert told["pieces"] == -(-told["tokens"] // 11)
+    printed = said(capsys, "--model", home / "decoder", home / "a.txt", "--longest", 11)
+    assert printed.startswith(f"{home}/decoder: 1 document, {told['tokens']:,} tokens, 6 heads\n")
 
 
 def test_the_table_is_sorted_cut_and_narrowed(home, capsys):

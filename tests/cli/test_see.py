@@ -10,7 +10,7 @@ import transom
 from transom.cli import main
 from transom.cli.any_model import opened
 from transom.cli.seen import Asked, seen
-from transom.cli.seen_text import lines
+from transom.cli.seen_text import lines, number
 from transom.show.visible import cells
 
 pytestmark = [
@@ -134,6 +134,34 @@ def test_a_run_is_kept_and_seen_again_without_its_model(folders, capsys, tmp_pat
     assert {arrow["effect"] for arrow in again["arrows"]} == {None}
     printed = said(capsys, "--trace", file).out
     assert "Effects are not known here" in printed
+
+
+@pytest.mark.parametrize(
+    ("effect", "told"),
+    [
+        (0.00099, "0.00099"),
+        (0.00101, " 0.0010"),
+        (0.0301, "  0.030"),
+        (1.04, "    1.0"),
+        (9.96, "     10"),
+        (123.4, "    123"),
+        (0.0000512, "5.1e-05"),
+        (0.0, "      0"),
+        (None, "      –"),
+    ],
+)
+def test_an_effect_has_two_digits(effect, told):
+    assert number(effect) == told
+
+
+def test_heads_are_counted_that_were_compared(folders, capsys):
+    model = ["--model", folders("transom", "decoder")]
+    assert ", of 6 heads: without it, " in " ".join(said(capsys, TEXT, *model).out.split())
+    printed = " ".join(said(capsys, TEXT, *model, "--layer", 0, "--arrows", 1).out.split())
+    assert ", of the 3 heads asked for: without it, " in printed
+    assert "weight effect the strongest arrow " in printed
+    assert "In brackets: the token that comes next, which the row is to predict." in printed
+    assert ", of 6 heads: as asked; " in " ".join(said(capsys, TEXT, *model, "--layer", 0, "--head", 1).out.split())
 
 
 COMPLAINTS = {

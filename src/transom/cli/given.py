@@ -43,6 +43,11 @@ def harmless(text: str) -> str:
     return "".join(sign if sign in "\n\t" or not category(sign).startswith("C") else "�" for sign in text)
 
 
+def many(count: int, what: str) -> str:
+    """`1 token`, `2,000 tokens`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 @contextmanager
 def counting(total: int, what: str) -> Iterator[Callable[[int], None]]:
     """A bar on stderr for long work on a terminal; nothing for a single text, or elsewhere."""

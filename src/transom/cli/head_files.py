@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from transom.cli.given import many
 from transom.names import Misfit
 
 FORMAT = 1
@@ -93,7 +94,7 @@ def spoken(sums: Sums) -> str:
     """What sums are of, in a few words."""
     texts = list(dict.fromkeys(text for one in sums.done for text in one.part.texts))
     more = f" and {len(texts) - 2} more" if len(texts) > 2 else ""
-    return f"{sums.count('documents')} documents of {', '.join(texts[:2])}{more}"
+    return f"{many(sums.count('documents'), 'document')} of {', '.join(texts[:2])}{more}"
 
 
 def merged(files: list[tuple[str, Sums]]) -> Sums:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from transom.cli.any_model import AnyModel
+from transom.cli.given import many
 from transom.cli.head_files import Done, Sums, write
 
 if TYPE_CHECKING:
@@ -129,4 +130,4 @@ class Lines:
 
 
 def told(done: Done) -> str:
-    return f"{done.documents:,} documents, {done.tokens:,} tokens"
+    return f"{many(done.documents, 'document')}, {many(done.tokens, 'token')}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transom.cli.given import harmless
+from transom.cli.given import harmless, many
 from transom.names import Misfit
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def merged_files(paths: list[Path], out: Path | None) -> "Sums":
     found = [(str(path), read(path)) for path in paths]
     for name, one in found:
         if not one.finished:
-            typer.echo(f"{name} is not finished: it holds {one.count('documents')} documents so far", err=True)
+            typer.echo(f"{name} is not finished: it holds {many(one.count('documents'), 'document')} so far", err=True)
     whole = merged(found)
     if out is not None:
         write(out, whole)
@@ -194,7 +194,7 @@ def begun(asked: Asked, model: "AnyModel", measures: list[str], path: Path | Non
     sums = wanted if path is None else going_on(path, wanted)
     if sums.done[0].documents:
         state = "done" if sums.finished else "going on"
-        typer.echo(f"{path} holds {sums.done[0].documents:,} documents: {state}", err=True)
+        typer.echo(f"{path} holds {many(sums.done[0].documents, 'document')}: {state}", err=True)
     return sums
 
 
@@ -216,5 +216,5 @@ def show(sums: "Sums", sort: str | None, most: int | None, form: str) -> None:
             json.dumps({"model": sums.model, **counts, **json.loads(table.json())}, indent=2, ensure_ascii=False)
         )
         return
-    told = f"{sums.model}: {counts['documents']:,} documents, {counts['tokens']:,} tokens"
-    typer.echo(harmless(f"{told}, {len(HeadTable.of(sums.heads))} heads\n{table}"))
+    told = f"{sums.model}: {many(counts['documents'], 'document')}, {many(counts['tokens'], 'token')}"
+    typer.echo(harmless(f"{told}, {many(len(HeadTable.of(sums.heads)), 'head')}\n{table}"))

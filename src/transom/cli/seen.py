@@ -58,6 +58,7 @@ class Seen:
     heads: int
     unit: str = ""  # of the effects: nats, or share
     again: "tuple[Any, Callable[[], object]] | None" = None  # the model, and how it ran
+    compared: int | None = None  # among how many heads it was found; None for one that was asked for
 
     @property
     def labels(self) -> "Labels":
@@ -116,9 +117,8 @@ def seen(asked: Asked) -> Seen:
     measures = measured(trace, layer, head)
     count = sum(part.problem.whole[1] for part in trace)
     said = decoded(model, fed.target_ids[1:] or new)
-    return Seen(
-        model.name, asked.text, said, trace, layer, head, chosen, arrows, measures, count, unit, again(model, fed)
-    )
+    found = (model.name, asked.text, said, trace, layer, head, chosen, arrows, measures, count, unit)
+    return Seen(*found, again(model, fed), total if asked.head is None else None)
 
 
 def again(model: "AnyModel", fed: "Fed") -> "tuple[Any, Callable[[], object]]":
@@ -171,13 +171,13 @@ def of_file(asked: Asked) -> Seen:
     layers = wanted(trace, asked)
     found = carried(layers)
     layer, head = max(found, key=lambda place: found[place])
-    chosen = CARRIES
+    chosen, compared = CARRIES, len(found)
     if asked.head is not None:
-        layer, head, chosen = asked_head(layers, asked)
+        (layer, head, chosen), compared = asked_head(layers, asked), None
     measures = measured(trace, layer, head)
     count = sum(part.problem.whole[1] for part in trace)
     arrows = strongest(trace, layer, head, asked.arrows)
-    return Seen(str(asked.trace), "", "", trace, layer, head, chosen, arrows, measures, count)
+    return Seen(str(asked.trace), "", "", trace, layer, head, chosen, arrows, measures, count, compared=compared)
 
 
 def wanted(trace: "Trace", asked: Asked) -> "Trace":

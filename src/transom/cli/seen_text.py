@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from transom.cli.given import many
 from transom.show.colours import bold, dim
 from transom.show.visible import cells, clipped, visible, wrapped
 
@@ -38,7 +39,7 @@ def lines(seen: "Seen", width: int, colour: bool, everything: bool) -> Iterator[
 
 def headline(seen: "Seen") -> str:
     """The text, what was written, and the model."""
-    text = f"“{visible(seen.text)}”" if seen.text else f"{len(seen.trace.names)} attentions"
+    text = f"“{visible(seen.text)}”" if seen.text else many(len(seen.trace.names), "attention")
     written = f" → “{visible(seen.written)}”" if seen.written else ""
     return f"{text}{written}  ({visible(seen.model)})"
 
@@ -46,7 +47,10 @@ def headline(seen: "Seen") -> str:
 def chosen(seen: "Seen") -> str:
     receipt = seen.sight.receipt()
     proof = "the receipt holds" if receipt.holds else f"receipt {receipt}"
-    return f"{visible(seen.layer)}, head {seen.head}, of {seen.heads} heads: {seen.chosen}; {proof}"
+    among = many(seen.heads, "head")
+    if seen.compared is not None and seen.compared < seen.heads:
+        among = f"the {many(seen.compared, 'head')} asked for"
+    return f"{visible(seen.layer)}, head {seen.head}, of {among}: {seen.chosen}; {proof}"
 
 
 def heat_map(seen: "Seen", width: int, colour: bool, everything: bool) -> Iterator[str]:
@@ -76,11 +80,12 @@ def arrows(seen: "Seen", width: int, colour: bool) -> Iterator[str]:
         return
     strong, weak = (bold, dim) if colour else (str, str)
     known = any(one.effect is not None for one in seen.arrows)
-    labels, room = seen.labels, max(4, (width - 19) // 2)
+    labels, room = seen.labels, max(4, (width - 20) // 2)
     froms = [from_to(labels.reads[one.query], labels.predicts, one.query, room) for one in seen.arrows]
     margin = max(map(cells, froms))
+    strongest = "strongest arrow" if len(seen.arrows) == 1 else f"{len(seen.arrows)} strongest arrows"
     yield ""
-    yield strong(f"weight{'  effect' if known else ''}  the {len(seen.arrows)} strongest arrows"[:width])
+    yield strong(f"weight{'   effect' if known else ''}  the {strongest}"[:width])
     for one, start in zip(seen.arrows, froms, strict=True):
         effect = f"  {number(one.effect)}" if one.effect is not None else ""
         padding = " " * (margin - cells(start))
@@ -97,10 +102,11 @@ def from_to(read: str, predicts: list[str | None] | None, row: int, room: int) -
 
 
 def number(effect: float | None) -> str:
-    """An effect in six columns; very small ones by their power of ten."""
+    """An effect in seven columns, to two digits; very small ones by their power of ten."""
     if effect is None:
-        return "–".rjust(6)
-    return f"{effect:6.3f}" if effect >= 0.0005 or effect == 0.0 else f"{effect:6.0e}"
+        return "–".rjust(7)
+    told = f"{effect:.0f}" if effect >= 9.95 or effect == 0.0 else f"{effect:#.2g}"
+    return told.rjust(7)
 
 
 def summary(seen: "Seen") -> str:
@@ -117,6 +123,6 @@ def notes(seen: "Seen") -> Iterator[str]:
     else:
         yield "Effects are not known here: the model gives nothing to compare, or only its run is at hand."
     if seen.labels.predicts is not None:
-        yield "In brackets: the token that the row predicts."
+        yield "In brackets: the token that comes next, which the row is to predict."
     if len(seen.labels.reads) > MOST_ROWS:
         yield f"{len(seen.labels.reads)} rows: --all draws the map."
