@@ -9,6 +9,7 @@ from model_folders import of_hugging_face, of_transom
 
 import transom
 from transom.cli.any_model import OfHuggingFace, OfTransom, cut, opened
+from transom.cli.hugging_face import cached
 from transom.names import Misfit
 
 pytestmark = [
@@ -105,6 +106,11 @@ def test_what_is_no_model_is_said(tmp_path):
     assert complaint(opened, str(tmp_path / "none")) == (
         f"{tmp_path}/none should be the folder of a model, but there is no such folder; check the path"
     )
+    for name in ("no-such-model", "no such model"):
+        assert complaint(opened, name) == (
+            f"{name} should be the folder of a model, but there is no such folder, nor is it in the local Hugging Face"
+            " cache; Transom downloads nothing; check the path"
+        )
     assert complaint(opened, str(tmp_path)) == (
         f"{tmp_path} should hold config.json, but it does not; is it the folder of a model?"
     )
@@ -113,6 +119,20 @@ def test_what_is_no_model_is_said(tmp_path):
         f"{tmp_path}/config.json should describe a model of Transom's (format, model) or of Hugging Face's"
         " (model_type), but it does neither; is it the folder of a model?"
     )
+
+
+def test_a_name_without_a_slash_is_looked_for_in_the_cache(tmp_path, monkeypatch):
+    constants = pytest.importorskip("huggingface_hub").constants
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    kept = tmp_path / "models--tiny-bert"
+    (kept / "refs").mkdir(parents=True)
+    (kept / "refs" / "main").write_text("abc")
+    assert not cached("tiny-bert")
+    (kept / "snapshots" / "abc").mkdir(parents=True)
+    (kept / "snapshots" / "abc" / "config.json").write_text("{}")
+    assert cached("tiny-bert")
+    monkeypatch.setattr(OfHuggingFace, "__init__", lambda self, name: setattr(self, "name", name))
+    assert opened("tiny-bert").name == "tiny-bert"
 
 
 def test_a_hugging_face_folder_needs_safetensors_and_its_extra(tmp_path, monkeypatch):

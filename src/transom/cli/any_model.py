@@ -88,11 +88,15 @@ def opened(name: str | Path | None = None) -> AnyModel:
         from transom.models.embedded import embedded
 
         return OfTransom(embedded(), "the embedded translator")
+    from transom.cli.hugging_face import cached
+
     folder = Path(name)
     if not folder.is_dir():
-        if str(name).count("/") == 1 and not folder.exists() and not str(name).startswith((".", "/", "~")):
+        could_be_id = str(name).count("/") < 2 and not folder.exists() and not str(name).startswith((".", "/", "~"))
+        if could_be_id and ("/" in str(name) or cached(str(name))):
             return OfHuggingFace(str(name))
-        raise Misfit(f"{name} should be the folder of a model, but there is no such folder; check the path")
+        nor = ", nor is it in the local Hugging Face cache; Transom downloads nothing" if could_be_id else ""
+        raise Misfit(f"{name} should be the folder of a model, but there is no such folder{nor}; check the path")
     return OfTransom(folder) if is_transoms(folder) else OfHuggingFace(str(name))
 
 

@@ -15,7 +15,7 @@ WRITERS = ("ForCausalLM", "LMHeadModel")  # how the classes of models that write
 
 def loaded(name: str) -> tuple["nn.Module", Any, str]:
     """Model, tokenizer and kind, by a folder or by an id that is in the local cache."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the library is imported
+    offline()
     try:
         import transformers
     except ImportError as error:
@@ -32,6 +32,21 @@ def loaded(name: str) -> tuple["nn.Module", Any, str]:
         model = builder(transformers, config).from_pretrained(name, use_safetensors=True, local_files_only=True)
     kind = "encoder_decoder" if config.is_encoder_decoder else "decoder" if writes(model) else "encoder"
     return model.eval(), tokenizer, kind
+
+
+def offline() -> None:
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the library is imported
+
+
+def cached(name: str) -> bool:
+    """Whether a model of that id is in the local cache; nothing is fetched."""
+    offline()
+    try:
+        from huggingface_hub import try_to_load_from_cache
+
+        return isinstance(try_to_load_from_cache(name, "config.json"), str)
+    except (ImportError, ValueError):  # ValueError: no id could be so
+        return False
 
 
 def builder(library: Any, config: Any) -> Any:
