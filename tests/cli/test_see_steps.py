@@ -132,3 +132,32 @@ def test_pictures_go_into_the_files_that_were_named(said, tmp_path):
 def test_bad_use_is_told_in_one_line(said, words, message, folder):
     assert looked(folder)[1] is not None
     assert said(*words, code=2).err == f"transom: {message}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--cell", "cat,sat", "--layer", "decoder.blocks.1.attention"],
+            "--cell cat,sat is not in decoder.blocks.1.attention (the target), but in encoder.blocks.1.attention"
+            " (the source); give --layer encoder.blocks.1.attention",
+        ),
+        (
+            ["--cell", "chat,cat", "--layer", "decoder.blocks.0.attention"],
+            "--cell chat,cat is not in decoder.blocks.0.attention (the target), but in decoder.blocks.0.cross"
+            " (from the target at the source); give --layer decoder.blocks.0.cross",
+        ),
+        (
+            ["--token", "cat", "--layer", "decoder.blocks.0.cross"],
+            "--token cat is not in decoder.blocks.0.cross (from the target at the source), but in"
+            " encoder.blocks.0.attention (the source); give --layer encoder.blocks.0.attention",
+        ),
+        (
+            ["--cell", "dog,sat", "--layer", "encoder.blocks.1.attention"],
+            "FROM 'dog' is none of the tokens; there are The, cat, sat, ., </s>",
+        ),
+    ],
+)
+def test_a_token_of_the_other_side_is_pointed_to(capsys, words, message):
+    assert main(["see", "The cat sat.", "--head", "0", *words]) == 2
+    assert capsys.readouterr().err == f"transom: {message}\n"

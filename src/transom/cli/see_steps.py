@@ -1,6 +1,7 @@
 """`transom see --steps`: every step of one head with its numbers, one token at a time, down to one cell."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,8 @@ class StepsAsked:
     def row(self, seen: "Seen") -> int:
         """The token to follow: the one asked for, or that of the strongest arrow."""
         if self.token is not None:
-            return place(self.token, seen.labels.reads, "--token")
+            with pointing(seen, f"--token {self.token}", self.token):
+                return place(self.token, seen.labels.reads, "--token")
         return seen.arrows[0].query if seen.arrows else 0
 
     def told(self, seen: "Seen") -> dict[str, Any]:
@@ -44,7 +46,7 @@ class StepsAsked:
                 "steps": [step.plain() for step in steps],
                 "notes": list(steps.notes),
             }
-        row, column = cell_of(self.cell, steps)
+        row, column = cell_of(self.cell, steps, seen)
         cells = {step.name: step.cell(row, column).plain() for step in steps if step.name in CELL}
         return {**found, "row": row, "column": column, "cell": cells}
 
@@ -88,7 +90,7 @@ def cell_lines(seen: "Seen", asked: str, width: int) -> Iterator[str]:
     from transom.show.visible import visible, wrapped
 
     steps = steps_of_head(seen)
-    row, column = cell_of(asked, steps)
+    row, column = cell_of(asked, steps, seen)
     start, at = visible(steps.tokens[row]), visible(steps.at_tokens[column])
     yield from wrapped(
         f"{visible(seen.layer)}, head {seen.head}: from “{start}” (row {row}) at “{at}” (column {column})", width
@@ -154,9 +156,40 @@ def place(asked: str, tokens: list[str] | tuple[str, ...], what: str) -> int:
     )
 
 
-def cell_of(asked: str, steps: "Steps") -> tuple[int, int]:
+def within(asked: str, tokens: list[str]) -> bool:
+    """Whether a token is there, by its number or by its text."""
+    if asked.lstrip("-").isdigit():
+        return -len(tokens) <= int(asked) < len(tokens)
+    return any(asked in (token, token.strip()) for token in tokens)
+
+
+@contextmanager
+def pointing(seen: "Seen", what: str, start: str, at: str = "0") -> Iterator[None]:
+    """Where tokens are not in this attention, but in another, say in which: one of a layer of that number first."""
+    from transom.lens.labels import in_decoder, is_cross
+
+    def numbers(name: str) -> list[str]:
+        return [part for part in name.split(".") if part.isdigit()]
+
+    def told(name: str) -> str:
+        side = "from the target at the source" if is_cross(name) else "the target" if in_decoder(name) else "the source"
+        return f"{name} ({side})" if seen.trace.targets is not None else name
+
+    try:
+        yield
+    except Misfit:
+        labels = {name: seen.trace.labels(name) for name in seen.trace.names}
+        names = [name for name, its in labels.items() if within(start, its.reads) and within(at, its.at)]
+        if not names or seen.layer in names:
+            raise
+        other = min(names, key=lambda name: numbers(name) != numbers(seen.layer))
+        raise Misfit(f"{what} is not in {told(seen.layer)}, but in {told(other)}; give --layer {other}") from None
+
+
+def cell_of(asked: str, steps: "Steps", seen: "Seen") -> tuple[int, int]:
     """FROM,AT as row and column."""
     start, comma, at = asked.partition(",")
     if not comma or not start.strip() or not at.strip():
         raise Misfit(f"--cell takes FROM,AT, two tokens by number or text, but got {asked!r}; try --cell 0,0")
-    return place(start.strip(), steps.tokens, "FROM"), place(at.strip(), steps.at_tokens, "AT")
+    with pointing(seen, f"--cell {asked}", start.strip(), at.strip()):
+        return place(start.strip(), steps.tokens, "FROM"), place(at.strip(), steps.at_tokens, "AT")
