@@ -39,7 +39,7 @@ def test_what_is_left_may_be_renormalised():
     bars = draw("rows", sight(), rows=4, hide=[0], renormalise=True, **OURS).panels[0]
     np.testing.assert_allclose(sum(bars.values), 1.0, rtol=1e-12)
     arrows = draw("arrows", sight(), hide=[0], renormalise=True, rows=[4], **OURS)
-    assert "of the attention left from 1 tokens." in arrows.notes[1]
+    assert "of the attention left from 1 token." in arrows.notes[1]
 
 
 def test_a_log_scale_is_said():

@@ -92,8 +92,8 @@ def table(step: Step, digits: int) -> Iterator[str]:
     for label, row in zip((corner, *rows), (columns, *cells), strict=True):
         yield f"   {label:<{left}}  {'  '.join(f'{one:>{width}}' for one, width in zip(row, widths, strict=True))}"
     hidden = [
-        f"{len(all_) - most} more {word}"
-        for all_, most, word in ((step.rows, MOST_ROWS, "rows"), (step.columns, MOST_COLUMNS, "columns"))
+        f"{len(all_) - most} more {word}{'' if len(all_) - most == 1 else 's'}"
+        for all_, most, word in ((step.rows, MOST_ROWS, "row"), (step.columns, MOST_COLUMNS, "column"))
         if len(all_) > most
     ]
     if hidden:

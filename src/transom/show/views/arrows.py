@@ -130,8 +130,9 @@ def told(look: Look, sink: Sinks, found: Any, total: int, asked: list[int]) -> l
     notes = sink.notes(look)
     share = sum(weight for _, _, weight in found) / max(1, len(asked))
     size = f"{grouped(len(found))} of {grouped(total)} arrows are drawn"
+    tokens = f"{grouped(len(asked))} token{'' if len(asked) == 1 else 's'}"
     of = "the attention left" if sink.renormalised else "the attention"
-    notes.append(f"{size}; they cover {percent(share)} of {of} from {grouped(len(asked))} tokens.")
+    notes.append(f"{size}; they cover {percent(share)} of {of} from {tokens}.")
     return notes
 
 

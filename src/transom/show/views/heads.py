@@ -54,7 +54,7 @@ def heads(
     rows = tuple((seen[tile.row][0], tile.column, tile.number) for tile in tiles)
     return Picture(
         view="heads",
-        title=f"{len(tiles)} heads at a glance",
+        title=f"{len(tiles)} head{'' if len(tiles) == 1 else 's'} at a glance",
         panels=(panel,),
         source=Source(model=model, receipt=proved),
         notes=tuple(notes),
