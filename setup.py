@@ -12,16 +12,22 @@ import sys
 from pathlib import Path
 
 from setuptools import Distribution, Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 SOURCES = Path("src/transom/kernels/native")
 FLAGS = "-O3 -std=c++17 -fPIC -shared -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=fast -w"
 ON_X86 = {"avx512": "-mavx512f -mavx512vl -mavx512dq -mavx512bw -mavx2 -mfma", "avx2": "-mavx2 -mfma"}
+PATIENCE = 600  # seconds for one library: a compiler that hangs shall not keep anyone from the rest
 SETS = {**(ON_X86 if platform.machine() in ("x86_64", "AMD64") else {}), "generic": ""}
 
 
 class BuildNative(build_ext):
-    """Calls the compiler itself: these are plain libraries, not Python modules."""
+    """Calls the compiler itself: these are plain libraries, not Python modules; all at a time, on as many cores."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or True
 
     def get_ext_filename(self, fullname: str) -> str:
         return f"{fullname.replace('.', os.sep)}.so"
@@ -30,7 +36,7 @@ class BuildNative(build_ext):
         target = Path(self.get_ext_fullpath(ext.name))
         try:
             compile_native(ext.name.rpartition(".")[2], target)
-        except (OSError, subprocess.CalledProcessError) as error:
+        except (OSError, subprocess.SubprocessError) as error:
             if os.environ.get("TRANSOM_REQUIRE_NATIVE") == "1":
                 raise
             print(f"transom: no native engine ({error}); attention will run on the torch engine", file=sys.stderr)
@@ -62,7 +68,7 @@ def compile_native(instructions: str, target: Path) -> None:
     unfinished = target.with_suffix(".unfinished")
     engine = SOURCES / "engine.cpp"
     command = f"{compiler} {FLAGS} {SETS[instructions]}".split()
-    subprocess.run([*command, str(engine), "-o", str(unfinished)], check=True)
+    subprocess.run([*command, str(engine), "-o", str(unfinished)], check=True, timeout=PATIENCE)
     unfinished.replace(target)
 
 
@@ -73,9 +79,17 @@ class WithNative(Distribution):
         return True
 
 
+class WheelOfLibraries(bdist_wheel):
+    """For every Python 3 on this kind of machine, as ctypes loads plain libraries; without them, for any machine."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        kind_of_machine = super().get_tag()[2]
+        return "py3", "none", kind_of_machine if self.get_finalized_command("build_ext").get_outputs() else "any"
+
+
 setup(
     distclass=WithNative,
-    cmdclass={"build_ext": BuildNative},
+    cmdclass={"build_ext": BuildNative, "bdist_wheel": WheelOfLibraries},
     ext_modules=[
         Extension(
             f"transom.kernels.native.{name}", sources=[], depends=[str(path) for path in SOURCES.glob("*.[ch]pp")]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from transom.names import Misfit
     from transom.show import Picture, draw
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 ROOMS = ("equations", "kernels", "layers", "models", "text", "lens", "lessons", "show")
 HOMES = {
