@@ -88,16 +88,19 @@ def test_ctrl_c_is_a_line_and_code_130(home, capsys, monkeypatch, tmp_path):
     assert err.endswith("transom: stopped; the same command goes on from the last checkpoint\n")
 
 
-MEASURES = {"translate": ["loss", "perplexity", "bleu"], "classify": ["loss", "accuracy", "f1"]}
+MEASURES = {"translate": ["loss", "perplexity", "bleu", "chrf"], "classify": ["loss", "accuracy", "f1"]}
 MEASURES |= {"write": ["loss", "perplexity"]}
 
 
 @pytest.mark.parametrize("task", MEASURES)
 def test_evaluate_prints_each_measure(home, capsys, task):
     lines = said(capsys, "evaluate", home / f"{task}.toml", "--beams", 2).splitlines()
+    signed = [line.split()[1] for line in lines if line.startswith("signature")]
+    lines = lines[: len(lines) - len(signed)]
     assert [line.split()[0] for line in lines] == MEASURES[task]
     found = json.loads(said(capsys, "evaluate", home / f"{task}.toml", "--beams", 2, "--json"))
     assert found.pop("model") == f"{home}/{task}/model"
+    assert [found.pop("signature")] == signed if task == "translate" else not signed
     assert list(found) == MEASURES[task]
     for line in lines:
         name, number = line.split()

@@ -41,7 +41,14 @@ def test_translations_are_scored_on_the_test_sentences_by_sacrebleu(tmp_path):
     said = translated(model.model, model.tokenizer, sources, beams=3)
     expected = sacrebleu.corpus_bleu(said, [[one[0] for one in targets]])
     assert found.numbers["bleu"] == pytest.approx(expected.score)
-    assert set(found.numbers) == {"loss", "perplexity", "bleu"}
+    assert set(found.numbers) == {"loss", "perplexity", "bleu", "chrf"}
+    assert "case:mixed" in found.how
+
+
+def test_a_model_of_small_letters_is_judged_in_small_letters(tmp_path):
+    pairs = pairs_file(tmp_path, "copy")
+    asked = recipe(tmp_path / "run", pairs, data={"test": 23}, tokens={"lowercase": True}, train={"updates": 5})
+    assert "case:lc" in evaluate(asked, train(asked), 1, quiet).how
 
 
 def test_evaluation_takes_what_learning_left_out_as_too_long(tmp_path):

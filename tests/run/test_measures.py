@@ -8,7 +8,7 @@ import sacrebleu
 import torch
 
 from transom.names import Misfit
-from transom.run.measures import accuracy, bleu_of, macro_f1, mean_loss, references
+from transom.run.measures import accuracy, macro_f1, mean_loss, references, scores_of
 from transom.run.task import Measures
 from transom.text.examples import Pair
 
@@ -55,7 +55,7 @@ MANY = [
 def test_bleu_is_sacrebleus_with_one_reference():
     first = [targets[0] for targets in MANY]
     expected = sacrebleu.corpus_bleu(SAID, [first])
-    assert bleu_of(SAID, [[one] for one in first]).score == expected.score
+    assert scores_of(SAID, [[one] for one in first]).bleu == expected.score
     assert 0.0 < expected.score < 100.0
 
 
@@ -64,18 +64,30 @@ def test_bleu_is_sacrebleus_with_several_references():
     columns = [["the cat sat on a mat today", "a dog barked at the moon", "nothing is as good as that"]]
     columns.append(["the cat is on the mat today", "", "there is nothing as good as this is"])
     columns.append(["", "", "nothing is as good as this"])
-    assert bleu_of(SAID, MANY).score == pytest.approx(sacrebleu.corpus_bleu(SAID, columns).score)
-    assert bleu_of(SAID, MANY).score > bleu_of(SAID, [targets[:1] for targets in MANY]).score
+    assert scores_of(SAID, MANY).bleu == pytest.approx(sacrebleu.corpus_bleu(SAID, columns).score)
+    assert scores_of(SAID, MANY).bleu > scores_of(SAID, [targets[:1] for targets in MANY]).bleu
 
 
-def test_bleu_of_every_sentence_against_its_best_is_whole():
-    assert bleu_of([targets[-1] for targets in MANY], MANY).score == pytest.approx(100.0)
+def test_scores_of_every_sentence_against_its_best_is_whole():
+    assert scores_of([targets[-1] for targets in MANY], MANY).bleu == pytest.approx(100.0)
 
 
 def test_bleu_in_small_letters():
     loud = [one.upper() for one in SAID]
-    assert bleu_of(loud, MANY, lowercase=True).score == bleu_of(SAID, MANY).score
-    assert bleu_of(loud, MANY).score < 1.0
+    assert scores_of(loud, MANY, lowercase=True).bleu == scores_of(SAID, MANY).bleu
+    assert scores_of(loud, MANY).bleu < 1.0
+
+
+def test_chrf_is_sacrebleus():
+    first = [targets[0] for targets in MANY]
+    found = scores_of(SAID, [[one] for one in first])
+    assert found.chrf == sacrebleu.corpus_chrf(SAID, [first]).score
+    assert 0.0 < found.chrf < 100.0
+
+
+def test_the_signature_tells_the_settings():
+    assert "case:mixed" in scores_of(SAID, MANY).signature
+    assert "case:lc" in scores_of(SAID, MANY, lowercase=True).signature
 
 
 def test_references_gather_the_targets_of_one_source():
@@ -86,7 +98,7 @@ def test_references_gather_the_targets_of_one_source():
 def test_without_sacrebleu_the_way_out_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics.bleu", None)
     with pytest.raises(Misfit) as error:
-        bleu_of(SAID, MANY)
+        scores_of(SAID, MANY)
     assert str(error.value) == "BLEU is computed by sacrebleu, which is not installed; pip install 'transom[eval]'"
 
 

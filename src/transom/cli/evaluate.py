@@ -30,7 +30,10 @@ def run(
     folder = Path(asked.folder) / MODEL if model is None else model
     measures = evaluate(asked, folder, beams, lambda text: typer.echo(text, err=True))
     if as_json:
-        typer.echo(json.dumps({"model": str(folder), **measures.numbers}, indent=2))
+        found = {"model": str(folder), **measures.numbers} | ({"signature": measures.how} if measures.how else {})
+        typer.echo(json.dumps(found, indent=2))
         return
     for name, value in measures.numbers.items():
         typer.echo(f"{name:<12}{value:.4g}")
+    if measures.how:
+        typer.echo(f"{'signature':<12}{measures.how}")

@@ -1,6 +1,7 @@
 """How good a model is on what it never saw."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from jaxtyping import Int
@@ -46,21 +47,38 @@ def references(pairs: Sequence[Pair]) -> tuple[list[str], list[list[str]]]:
     return list(sources.values()), list(targets.values())
 
 
-def bleu(model: EncoderDecoder, tokenizer: Tokenizer, pairs: Sequence[Pair], beams: int) -> Any:
-    """sacreBLEU of the model's translations, against all targets that a source has; `.score`, and str() tells all."""
+@dataclass(frozen=True)
+class TranslationScores:
+    """What sacreBLEU says of translations, and under which settings: its signature goes with every figure."""
+
+    bleu: float
+    chrf: float
+    signature: str
+
+
+def translation_scores(
+    model: EncoderDecoder, tokenizer: Tokenizer, pairs: Sequence[Pair], beams: int
+) -> TranslationScores:
+    """Of the model's translations, against all targets that a source has.
+
+    A model that knows small letters only is judged in small letters; the signature tells.
+    """
     from transom.run.texts import translated
 
     sources, targets = references(pairs)
-    return bleu_of(translated(model, tokenizer, sources, beams), targets)
+    return scores_of(translated(model, tokenizer, sources, beams), targets, tokenizer.lowercase)
 
 
-def bleu_of(said: Sequence[str], targets: Sequence[Sequence[str]], lowercase: bool = False) -> Any:
-    """sacreBLEU of what was said; each has one target or more."""
+def scores_of(said: Sequence[str], targets: Sequence[Sequence[str]], lowercase: bool = False) -> TranslationScores:
+    """BLEU and chrF of what was said; each has one target or more."""
     try:
         from sacrebleu.metrics.bleu import BLEU
+        from sacrebleu.metrics.chrf import CHRF
     except ImportError as error:
         raise Misfit("BLEU is computed by sacrebleu, which is not installed; pip install 'transom[eval]'") from error
     most = max(map(len, targets), default=1)
     # sacreBLEU takes references in columns; where a sentence has fewer, None fills the gap.
-    columns = [[one[place] if place < len(one) else None for one in targets] for place in range(most)]
-    return BLEU(lowercase=lowercase).corpus_score(list(said), columns)  # pyright: ignore[reportArgumentType]
+    columns: Any = [[one[place] if place < len(one) else None for one in targets] for place in range(most)]
+    bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
+    found = bleu.corpus_score(list(said), columns), chrf.corpus_score(list(said), columns)
+    return TranslationScores(found[0].score, found[1].score, str(bleu.get_signature()))

@@ -20,11 +20,12 @@ class Batch:
 
 @dataclass(frozen=True)
 class Measures:
-    """What a model reached on held-out data; `better` compares by the one that matters."""
+    """What a model reached on held-out data; `better` compares by the one that matters, `how` says how it was found."""
 
     numbers: dict[str, float]
     main: str
     higher_is_better: bool
+    how: str = ""
 
     def better(self, than: float | None) -> bool:
         value = self.numbers[self.main]

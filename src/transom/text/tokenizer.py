@@ -71,6 +71,11 @@ class Tokenizer:
         """Write it as a tokenizer.json, under a temporary name first."""
         write_file(Path(path), self.engine.to_str(pretty=True).encode("utf-8"))
 
+    @property
+    def lowercase(self) -> bool:
+        """Whether it knows small letters only, so that what it writes has no others."""
+        return isinstance(self.engine.normalizer, normalizers.Lowercase)
+
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, without special ones."""
         return self.encode_batch([text])[0]

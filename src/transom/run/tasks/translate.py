@@ -13,7 +13,7 @@ from transom.kernels.linear_loss import linear_cross_entropy
 from transom.models import EncoderDecoder, EncoderDecoderConfig, Model
 from transom.names import Misfit
 from transom.run import examples
-from transom.run.measures import bleu, mean_loss
+from transom.run.measures import mean_loss, translation_scores
 from transom.run.recipe import Recipe, model_settings
 from transom.run.task import Batch, Measures
 from transom.text.batches import batches, fitting, padded
@@ -66,8 +66,9 @@ class Translate:
         if not self.recipe.judge.write:
             return Measures(numbers, "loss", higher_is_better=False)
         assert isinstance(model, EncoderDecoder)
-        numbers["bleu"] = bleu(model, self.tokenizer, self.held_out.pairs, self.recipe.judge.beams).score
-        return Measures(numbers, "bleu", higher_is_better=True)
+        scores = translation_scores(model, self.tokenizer, self.held_out.pairs, self.recipe.judge.beams)
+        numbers |= {"bleu": scores.bleu, "chrf": scores.chrf}
+        return Measures(numbers, "bleu", higher_is_better=True, how=scores.signature)
 
     def save(self, model: Model, folder: Path) -> None:
         model.save_pretrained(folder, tokenizer=self.tokenizer)
