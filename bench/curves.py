@@ -1,13 +1,14 @@
 """How do models learn that differ in one thing? Trained by one recipe, side by side, as curves in docs/curves.
 
-    python -m bench.curves [arrangements] [mask --text input.txt] [--updates N] [--into docs/curves]
+    python -m bench.curves [arrangements] [positions] [mask --text input.txt] [--updates N] [--into docs/curves]
 
 Each comparison becomes a JSON file (every figure, and what the models wrote) and a picture of it. `mask` needs a long
-text, such as tiny Shakespeare. Both together take some minutes.
+text, such as tiny Shakespeare. All together take a quarter of an hour.
 """
 
 import argparse
 import json
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.measure import note
+from transom.layers.positions import POSITIONS
 from transom.models import Decoder, EncoderDecoder
 from transom.run.examples import learned_and_held_out
 from transom.run.journal import read as read_log
@@ -27,6 +29,7 @@ from transom.text.examples import Pair
 ROOT = Path(__file__).parents[1]
 MEAN_OF = 10  # updates in one point of a training loss
 PROMPT, CHARACTERS = "ROMEO:\n", 200
+LENGTHS, EXAMPLES, TRIED = (1, 12, 18), 12_000, 100  # of digits: shortest, longest learned, longest tried
 
 
 def translates(model: Path, recipe: Recipe) -> dict[str, Any]:
@@ -37,6 +40,43 @@ def translates(model: Path, recipe: Recipe) -> dict[str, Any]:
     right = sum(words == pair.target for words, pair in zip(said, unseen, strict=True))
     wrote = [{"source": pair.source, "wrote": words} for words, pair in zip(said[:3], unseen, strict=False)]
     return {"right": right, "of": len(unseen), "examples": wrote}
+
+
+def translates_by_length(model: Path, recipe: Recipe) -> dict[str, Any]:
+    """The share of new sequences that it turns round without a mistake, by length, also longer ones than it learned."""
+    found = ready(model, "encoder_decoder")
+    assert isinstance(found.model, EncoderDecoder)
+    random.seed(2)
+    right = []
+    for length in range(LENGTHS[0], LENGTHS[2] + 1):
+        asked = [backwards(length) for _ in range(TRIED)]
+        said = translated(found.model, found.tokenizer, [source for source, _ in asked])
+        right.append((length, sum(words == target for words, (_, target) in zip(said, asked, strict=True)) / TRIED))
+    return {"right_by_length": right}
+
+
+def backwards(length: int) -> tuple[str, str]:
+    """Random digits, and the same from behind."""
+    digits = random.choices("0123456789", k=length)
+    return " ".join(digits), " ".join(reversed(digits))
+
+
+def shipped(options: argparse.Namespace, folder: Path) -> str:
+    return f"{ROOT}/recipes/reverse.tsv"
+
+
+def named_text(options: argparse.Namespace, folder: Path) -> str:
+    return options.text
+
+
+def digits(options: argparse.Namespace, folder: Path) -> str:
+    """Different sequences of digits with their reverse, the longer ones more often, as there are more of them."""
+    random.seed(1)
+    first, longest, _ = LENGTHS
+    pairs = {backwards(random.randint(first, longest)) for _ in range(EXAMPLES)}
+    file = folder / "digits.tsv"
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in sorted(pairs)), encoding="utf-8")
+    return str(file)
 
 
 def writes(model: Path, recipe: Recipe) -> dict[str, Any]:
@@ -57,7 +97,9 @@ class Comparison:
     curves: dict[str, str]
     tried: Callable[[Path, Recipe], dict[str, Any]]
     notes: tuple[str, ...]
-    reads_text: bool = False
+    data: Callable[[argparse.Namespace, Path], str] = shipped
+    drawn: str = "held_out"
+    across: str = "update"
 
 
 COMPARISONS = {
@@ -87,7 +129,24 @@ COMPARISONS = {
         {"without the mask": "model.causal=false", "with the mask": "model.causal=true"},
         writes,
         ("Loss on held-out text, in nats a character. Without the mask the next character is among those it sees.",),
-        reads_text=True,
+        data=named_text,
+    ),
+    "positions": Comparison(
+        "Digits backwards: six ways to tell positions, learned up to 12 digits",
+        "recipes/reverse.toml",
+        (
+            *("model.encoder_layers=2", "model.decoder_layers=2", "model.d_model=64", "model.d_hidden=128"),
+            *("model.longest=32", "data.longest=32", "optimizer.rate=2e-3", "schedule.warmup=100"),
+            *("train.tokens=1024", "train.updates=1200", "train.judge_every=100", "judge.write=false"),
+        ),
+        {kind: f"model.positions={kind}" for kind in POSITIONS},
+        translates_by_length,
+        (
+            "Share of sequences turned round without a mistake, by length. It learned from up to 12 digits.",
+        ),
+        data=digits,
+        drawn="right_by_length",
+        across="digits",
     ),
 }
 
@@ -98,18 +157,20 @@ def learned(recipe: Recipe) -> list[dict[str, float]]:
     return read_log(Path(recipe.folder) / LOG)
 
 
-def means(losses: list[tuple[int, float]]) -> list[tuple[int, float]]:
+def means(losses: list[tuple[int, float]], of: int = MEAN_OF) -> list[tuple[int, float]]:
     """Training losses, the mean of every few updates."""
-    parts = [losses[first : first + MEAN_OF] for first in range(0, len(losses), MEAN_OF)]
+    parts = [losses[first : first + of] for first in range(0, len(losses), of)]
     return [(part[-1][0], round(sum(loss for _, loss in part) / len(part), 4)) for part in parts]
 
 
-def curve(comparison: Comparison, change: str, sets: list[str]) -> dict[str, Any]:
+def curve(comparison: Comparison, change: str, options: argparse.Namespace) -> dict[str, Any]:
     """One model, trained and tried."""
     with TemporaryDirectory() as folder:
-        recipe = read(ROOT / comparison.recipe, [*comparison.settings, change, *sets, f"folder={folder}"])
+        data = f"data.train={comparison.data(options, Path(folder))}"
+        sets = [*comparison.settings, change, *shortened(options), data, f"folder={folder}/run"]
+        recipe = read(ROOT / comparison.recipe, sets)
         lines: list[Any] = learned(recipe)
-        tried = comparison.tried(Path(folder) / "model", recipe)
+        tried = comparison.tried(Path(recipe.folder) / "model", recipe)
     return {
         "setting": change,
         "training": means([(line["update"], line["loss"]) for line in lines if "loss" in line]),
@@ -118,17 +179,20 @@ def curve(comparison: Comparison, change: str, sets: list[str]) -> dict[str, Any
     }
 
 
-def compared(name: str, sets: list[str], into: Path) -> None:
+def shortened(options: argparse.Namespace) -> list[str]:
+    return [f"train.updates={options.updates}"] if options.updates else []
+
+
+def compared(name: str, options: argparse.Namespace) -> None:
     """All curves of a comparison, as JSON and as a picture."""
-    comparison, curves = COMPARISONS[name], {}
+    comparison, curves, into = COMPARISONS[name], {}, options.into
     for label, change in comparison.curves.items():
         note(f"{name}: {label}")
-        curves[label] = curve(comparison, change, sets)
-    updates = [one for one in sets if one.startswith("train.updates")]
+        curves[label] = curve(comparison, change, options)
     into.mkdir(parents=True, exist_ok=True)
-    (into / f"{name}.json").write_text(as_json(comparison, updates, curves), encoding="utf-8")
-    lines = {label: one["held_out"] for label, one in curves.items()}
-    picture = draw("curves", lines, title=comparison.title, across="update", notes=comparison.notes)
+    (into / f"{name}.json").write_text(as_json(comparison, shortened(options), curves), encoding="utf-8")
+    lines = {label: one[comparison.drawn] for label, one in curves.items()}
+    picture = draw("curves", lines, title=comparison.title, across=comparison.across, notes=comparison.notes)
     (into / f"{name}.svg").write_text(picture.svg(), encoding="utf-8")
     note(f"{into / name}.json and .svg")
 
@@ -153,16 +217,10 @@ def main() -> int:
     for name in names:
         if name not in COMPARISONS:
             parser.error(f"there is no comparison {name!r}; there is {', '.join(COMPARISONS)}")
-        if COMPARISONS[name].reads_text and options.text is None:
+        if COMPARISONS[name].data is named_text and options.text is None:
             parser.error(f"{name} learns from a long text, but none was named; give --text input.txt")
     for name in names:
-        sets = [f"train.updates={options.updates}"] if options.updates else []
-        sets += (
-            [f"data.train={options.text}"]
-            if COMPARISONS[name].reads_text
-            else [f"data.train={ROOT}/recipes/reverse.tsv"]
-        )
-        compared(name, sets, options.into)
+        compared(name, options)
     return 0
 
 

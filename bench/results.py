@@ -1,0 +1,209 @@
+"""What do the recipes reach, beside what is published? Trained and judged here; figures and curves go to docs/curves.
+
+    python -m bench.results NAME … --data FOLDER [--runs out] [--set KEY=VALUE]
+    python -m bench.results --table
+
+FOLDER holds a folder for each of the data sets, under the names that RESULTS gives. A run that was stopped goes on; one
+that has ended is only judged. `--table` writes the table of docs/results.md anew from the figures that are kept.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.curves import means
+from bench.measure import note
+from transom.run.evaluate import evaluate
+from transom.run.journal import read as read_log
+from transom.run.progress import shown
+from transom.run.recipe import Recipe, read
+from transom.run.train import LOG, MODEL, train
+from transom.run.training import Callback, Step, Training
+from transom.show import draw
+
+ROOT = Path(__file__).parents[1]
+CURVES, PAGE = ROOT / "docs" / "curves", ROOT / "docs" / "results.md"
+BEGIN, END = "<!-- the table: python -m bench.results --table -->", "<!-- end of the table -->"
+POINTS = 60  # of a curve, at most
+
+
+@dataclass(frozen=True)
+class Result:
+    """A recipe, the files it learns from and is judged on, and what is known of it elsewhere."""
+
+    what: str
+    recipe: str
+    judged_on: str
+    measure: str
+    published: str
+    files: dict[str, str | tuple[str, str]]
+    last_word: dict[str, str | tuple[str, str]] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()
+    beams: int = 4
+
+
+def sides(name: str) -> tuple[str, str]:
+    return f"multi30k/{name}.en.gz", f"multi30k/{name}.de.gz"
+
+
+RESULTS = {
+    "shakespeare_char": Result(
+        "characters of tiny Shakespeare, 4 layers of 128",
+        "recipes/shakespeare_char.toml",
+        "the last tenth, all of it once",
+        "loss",
+        "1.88, nanoGPT's README",
+        {"data.train": "tinyshakespeare/input.txt"},
+    ),
+    "shakespeare_large": Result(
+        "the same, 6 layers of 384, for an hour",
+        "recipes/shakespeare_large.toml",
+        "the last tenth, all of it once",
+        "loss",
+        "1.4697 after 5,000 updates, nanoGPT's README",
+        {"data.train": "tinyshakespeare/input.txt"},
+    ),
+    "multi30k": Result(
+        "Multi30k, English to German, Transformer-Tiny",
+        "recipes/multi30k.toml",
+        "test2016, 1,000 captions, beam 5, lower case",
+        "bleu",
+        "41.02 (tokenised), Wu et al. 2021",
+        {"data.train": sides("train"), "data.valid": sides("val")},
+        {"data.valid": sides("test_2016_flickr")},
+        beams=5,
+    ),
+    "en-fr": Result(
+        "Tatoeba, English to French: the translator that comes along",
+        "recipes/en-fr.toml",
+        "2,000 distinct English sentences, all their translations, beam 4",
+        "bleu",
+        "none",
+        {"data.train": "tatoeba-en-fr/en-fr.tsv.gz"},
+    ),
+    "sst2": Result(
+        "film reviews, good or bad, from nothing",
+        "recipes/sst2.toml",
+        "SST-2 dev, 872 sentences, one seed",
+        "accuracy",
+        "0.80–0.81, bags of words",
+        {"data.train": "sst2/train.txt"},
+        {"data.valid": "sst2/dev.txt"},
+    ),
+}
+
+
+def setting(key: str, files: str | tuple[str, str], data: Path) -> str:
+    """One `--set`, with the files where they are."""
+    names = [files] if isinstance(files, str) else list(files)
+    paths = [str(data / name) for name in names]
+    return f"{key}={paths[0] if isinstance(files, str) else json.dumps(paths)}"
+
+
+def asked(result: Result, name: str, options: argparse.Namespace, last_word: bool = False) -> Recipe:
+    chosen = result.files | (result.last_word if last_word else {})
+    sets = [setting(key, files, options.data) for key, files in chosen.items()]
+    if last_word and result.last_word:
+        sets.append("data.held_out=0")
+    return read(ROOT / result.recipe, [*result.settings, *sets, f"folder={options.runs / name}", *options.sets])
+
+
+class Clock(Callback):
+    """How long a run took in all, also where it was stopped and went on: kept beside its log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "seconds.json"
+        self.seconds: float = json.loads(self.file.read_text(encoding="utf-8")) if self.file.exists() else 0.0
+
+    def updated(self, training: Training, step: Step) -> None:
+        self.seconds += step.seconds
+        if step.update % training.recipe.train.checkpoint_every == 0 or step.update == step.updates:
+            self.file.write_text(json.dumps(self.seconds), encoding="utf-8")
+
+
+def trained(recipe: Recipe) -> float:
+    """Train to the end, unless that was done; the seconds it took, judging aside."""
+    clock = Clock(Path(recipe.folder))
+    if not (Path(recipe.folder) / MODEL).exists():
+        train(recipe, callbacks=[shown(sys.stderr), clock])
+    return clock.seconds
+
+
+def curves(lines: list[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
+    """Losses while learning, as means of some updates each, and on held-out data."""
+    losses = [(line["update"], line["loss"]) for line in lines if "loss" in line]
+    judged = [(line["update"], round(line["judged"]["loss"], 4)) for line in lines if "judged" in line]
+    return {"while learning": means(losses, max(1, len(losses) // POINTS)), "held out": judged}
+
+
+def kept(name: str, result: Result, options: argparse.Namespace) -> None:
+    """One result: trained, judged, written down."""
+    recipe = asked(result, name, options)
+    seconds = trained(recipe)
+    folder = Path(recipe.folder)
+    found = evaluate(asked(result, name, options, last_word=True), folder / MODEL, result.beams, note)
+    drawn = curves(read_log(folder / LOG))
+    figures = {
+        "recipe": result.recipe,
+        "settings": list(options.sets),
+        "measures": {key: round(value, 4) for key, value in found.numbers.items()},
+        "signature": found.how,
+        "seconds": round(seconds),
+        "threads": recipe.train.threads or torch.get_num_threads(),
+        "curves": drawn,
+    }
+    CURVES.mkdir(parents=True, exist_ok=True)
+    (CURVES / f"{name}.json").write_text(json.dumps(figures) + "\n", encoding="utf-8")
+    notes = ("Loss in nats a token. While learning it holds label smoothing and dropout, held out neither.",)
+    picture = draw("curves", drawn, title=result.what, across="update", notes=notes)
+    (CURVES / f"{name}.svg").write_text(picture.svg(), encoding="utf-8")
+    note(f"{name}: {result.measure} {found.numbers[result.measure]:.4g}")
+
+
+def table() -> str:
+    """The results that are kept, as Markdown."""
+    lines = ["| what | recipe | judged on | published | here | time |", "|---|---|---|---|---|---|"]
+    for name, result in RESULTS.items():
+        file = CURVES / f"{name}.json"
+        if file.exists():
+            figures = json.loads(file.read_text(encoding="utf-8"))
+            here = f"{result.measure} **{figures['measures'][result.measure]:.4g}**"
+            took = f"{figures['seconds'] / 60:.0f} min, {figures['threads']} threads"
+            recipe = f"`{Path(result.recipe).name}`, [curve](curves/{name}.svg)"
+            lines.append(f"| {result.what} | {recipe} | {result.judged_on} | {result.published} | {here} | {took} |")
+    return "\n".join(lines)
+
+
+def write_table() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table()}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.results", description="What the recipes reach")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(RESULTS))
+    parser.add_argument("--data", type=Path, help="the folder with the data sets")
+    parser.add_argument("--runs", type=Path, default=ROOT / "out", help="where runs are kept")
+    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="KEY=VALUE", help="as in train")
+    parser.add_argument("--table", action="store_true", help="write the table of docs/results.md anew")
+    options = parser.parse_args()
+    for name in options.names:
+        if name not in RESULTS:
+            parser.error(f"there is no result {name!r}; there is {', '.join(RESULTS)}")
+        if options.data is None:
+            parser.error(f"{name} learns from data, but no folder was named; give --data FOLDER")
+    for name in options.names:
+        kept(name, RESULTS[name], options)
+    if options.table:
+        write_table()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
