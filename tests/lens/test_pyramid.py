@@ -5,8 +5,11 @@ import pytest
 import torch
 
 import transom
-from transom.lens import pyramid
-from transom.lens.pyramid import Pyramid, Stopped
+from transom.kernels import library, looking
+from transom.kernels.library import Engine
+from transom.lens import floor, pyramid
+from transom.lens.floor import Stopped
+from transom.lens.pyramid import Pyramid
 from transom.names import Misfit
 
 torch.manual_seed(29)
@@ -20,7 +23,8 @@ def small(monkeypatch):
     monkeypatch.setattr(pyramid, "FLOOR_CELLS", 11)
     monkeypatch.setattr(pyramid, "FINEST_FLOOR", 2)
     monkeypatch.setattr(pyramid, "BAND_NUMBERS", 97)
-    monkeypatch.setattr(pyramid, "ROWS_AT_ONCE", 9)
+    monkeypatch.setattr(floor, "BAND_NUMBERS", 97)
+    monkeypatch.setattr(floor, "ROWS_AT_ONCE", 9)
 
 
 def seen(size: str, **how):
@@ -36,11 +40,13 @@ def by_hand(weights: np.ndarray, side: int, pool: str) -> np.ndarray:
     )
 
 
+@pytest.mark.parametrize("engine", ["native", "torch"])
 @pytest.mark.parametrize("sink", [True, False])
 @pytest.mark.parametrize("pool", ["max", "mean"])
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("size", SIZES)
-def test_every_tile_of_every_level(size, causal, pool, sink):
+def test_every_tile_of_every_level(size, causal, pool, sink, engine, monkeypatch):
+    monkeypatch.setattr(looking, "looks", lambda *given: engine == "native" and isinstance(library.engine(), Engine))
     sight = seen(size, causal=causal and size != "tall")
     one = Pyramid(sight, head=2, batch=1)
     weights = sight.weights(batch=1, head=2).double().numpy()
@@ -72,6 +78,30 @@ def test_the_floor_tells_how_far_it_is_and_can_be_stopped():
     one.lay(lambda share: pytest.fail("it was laid before"))
     with pytest.raises(Stopped):
         Pyramid(seen("square"), head=0).lay(stopped=lambda: True)
+
+
+def test_a_floor_that_was_stopped_goes_on_where_it_was():
+    one, shares = Pyramid(seen("square"), head=0), []
+    with pytest.raises(Stopped):
+        one.lay(shares.append, stopped=lambda: len(shares) == 2)
+    one.lay(shares.append)
+    assert shares == sorted(set(shares)), "no row was gone through twice"
+    whole = Pyramid(one.sight, head=0)
+    assert torch.equal(one.tile(one.top, 0, 0, "mean").values, whole.tile(one.top, 0, 0, "mean").values)
+
+
+@pytest.mark.parametrize("sink", [True, False])
+@pytest.mark.parametrize("finest", [2, 9], ids=["from the floor", "from all rows"])
+def test_the_strongest_weights_of_a_head(sink, finest, monkeypatch):
+    monkeypatch.setattr(pyramid, "FINEST_FLOOR", finest)
+    sight = seen("square", causal=True)
+    weights = sight.weights(batch=1, head=2).clone()
+    weights[:, 0] = weights[:, 0] if sink else 0.0
+    found = Pyramid(sight, head=2, batch=1).strongest(17, sink)
+    assert found.weights.tolist() == pytest.approx(weights.flatten().topk(17).values.tolist(), rel=1e-5)
+    assert torch.allclose(weights[found.rows, found.keys], found.weights, rtol=1e-5)
+    few = transom.sight(torch.randn(1, 1, 2, 3), torch.randn(1, 1, 2, 3), torch.randn(1, 1, 2, 3), causal=True)
+    assert len(Pyramid(few, head=0).strongest(7).weights) == 3, "what is masked is no arrow"
 
 
 def test_what_is_not_on_the_map_is_told(own_errors):

@@ -125,14 +125,40 @@ def pooled(
     problem: Problem, lse: Tensor, place: tuple[int, int], window: tuple[Span, Span], cell: tuple[int, int], pool: str
 ) -> Float[Tensor, "rows columns"]:
     """The sum (or the largest, for pool = max) of each cell of a window of one head: place is (batch, head)."""
+    values = cells(window, cell)
+    fill(problem, lse, place, window, cell, **{"highest" if pool == "max" else "sums": values})
+    return values
+
+
+def mapped(
+    problem: Problem, lse: Tensor, place: tuple[int, int], window: tuple[Span, Span], cell: tuple[int, int]
+) -> tuple[Float[Tensor, "rows columns"], Float[Tensor, "rows columns"]]:
+    """The largest and the sum of each cell, in one pass."""
+    highest, sums = cells(window, cell), cells(window, cell)
+    fill(problem, lse, place, window, cell, highest=highest, sums=sums)
+    return highest, sums
+
+
+def cells(window: tuple[Span, Span], cell: tuple[int, int]) -> Float[Tensor, "rows columns"]:
+    return torch.zeros(*(-(-(last - first) // size) for (first, last), size in zip(window, cell, strict=True)))
+
+
+def fill(
+    problem: Problem,
+    lse: Tensor,
+    place: tuple[int, int],
+    window: tuple[Span, Span],
+    cell: tuple[int, int],
+    **wanted: Tensor,
+) -> None:
+    """Put what is wanted of each cell, sums or highest, into its tensor."""
     attention, kept = described(problem.detached(), None, 0)
     (first_row, last_row), (first_key, last_key) = window
-    values = torch.zeros(-(-(last_row - first_row) // cell[0]), -(-(last_key - first_key) // cell[1]))
     asked = Window(*place, *window[0], *window[1], *cell)
-    setattr(asked, "highest" if pool == "max" else "sums", values.data_ptr())
+    for name, values in wanted.items():
+        setattr(asked, name, values.data_ptr())
     native, sums = library.loaded().native, lse.contiguous()
     units = native.transom_map_units(byref(attention), byref(asked))
     numbers = (last_row - first_row) * (last_key - first_key) * problem.Q.shape[3]
     library.run(native.transom_map, units, numbers, attention, sums.data_ptr(), asked)
     del kept
-    return values

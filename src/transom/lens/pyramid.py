@@ -4,30 +4,27 @@ One pass over the weights fills a floor of cells, with the maximum and the sum o
 it, every finer tile is small enough to be worked out when it is asked for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil, log2
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from transom.kernels import looking
 from transom.kernels.tiles import BAND_NUMBERS
 from transom.lens.asked import inside
+from transom.lens.floor import Floor, cells
 from transom.lens.pooled import Span, chunks, sizes_of, window_weights
 from transom.lens.sight import Sight
 from transom.names import Misfit
 
 TILE = 256  # cells a side
-FLOOR_CELLS = 2048  # cells a side of the floor at most: 2048² of two numbers are 32 MB
-ROWS_AT_ONCE = 512  # of a block of the floor; its keys fill up the second-level cache
+FLOOR_CELLS = 4096  # cells a side of the floor at most: 4096² of two numbers are 128 MB
 FINEST_FLOOR = 4  # a tile of level 3 is 2,048 rows by 2,048 keys: quick enough without a floor
 SHOWN = ("max", "mean")
-
-
-class Stopped(Exception):
-    """Nobody waits for the floor any more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +36,30 @@ class Tile:
     keys: Span
     side: int  # of a cell, in rows and keys; the last ones may be smaller
     pool: str
+
+
+@dataclass(frozen=True, eq=False)
+class Arrows:
+    """Single weights of a head, strongest first, and where they are."""
+
+    weights: Float[Tensor, " any"]
+    rows: Int[Tensor, " any"]
+    keys: Int[Tensor, " any"]
+
+    @classmethod
+    def of(cls, weights: Float[Tensor, "rows columns"], first: Span, count: int) -> "Arrows":
+        """The strongest of a window that begins at (row, key)."""
+        found, places = weights.flatten().topk(min(count, weights.numel()))
+        wide = max(1, weights.shape[1])
+        return cls(found, places // wide + first[0], places % wide + first[1])
+
+    @classmethod
+    def joined(cls, parts: list["Arrows"], count: int) -> "Arrows":
+        """The strongest of all parts; what carries no weight is no arrow."""
+        weights, rows, keys = (torch.cat([getattr(one, name) for one in parts]) for name in ("weights", "rows", "keys"))
+        order = weights.argsort(descending=True, stable=True)[:count]
+        order = order[weights[order] > 0]
+        return cls(weights[order], rows[order], keys[order])
 
 
 class Pyramid:
@@ -53,33 +74,22 @@ class Pyramid:
         most = max(self.sizes)
         self.top = max(0, ceil(log2(most / TILE)))  # the level whose single tile holds the whole map
         self.floor_level = max(FINEST_FLOOR, ceil(log2(most / FLOOR_CELLS)))
-        self.floors: dict[bool, tuple[Tensor, Tensor]] | None = None  # maximum and sum, with and without the sink
+        self.floor: Floor | None = None
+        self.quick = sight.zeroed is None and looking.looks(sight.problem, sight.lse)
 
     @property
     def needs_floor(self) -> bool:
         return self.top >= self.floor_level
 
     def lay(self, told: Callable[[float], None] | None = None, stopped: Callable[[], bool] | None = None) -> None:
-        """Fill the floor, once; `told` hears the share that is done, and `stopped` may end it with `Stopped`."""
-        if self.floors is not None or not self.needs_floor:
-            return
-        side, (rows, keys) = 2**self.floor_level, self.sizes
-        highest, total = (self.sight.lse.new_zeros((ceil(rows / side), ceil(keys / side))) for _ in range(2))
-        bare_highest, bare_total = (highest[:, :1].clone() for _ in range(2))
-        with torch.no_grad():
-            for span in chunks((0, rows), side, ROWS_AT_ONCE):
-                if stopped is not None and stopped():
-                    raise Stopped
-                for window in chunks((0, keys), side, max(side, BAND_NUMBERS // ROWS_AT_ONCE)):
-                    weights = window_weights(self.sight, self.place, span, window)
-                    gather((highest, total), weights, (span[0], window[0]), side)
-                    if window[0] == 0:
-                        weights[:, :1] = 0.0
-                        gather((bare_highest, bare_total), weights[:, :side], (span[0], 0), side)
-                if told is not None:
-                    told(span[1] / rows)
-        bare = (torch.cat([bare_highest, highest[:, 1:]], 1), torch.cat([bare_total, total[:, 1:]], 1))
-        self.floors = {True: (highest, total), False: bare}
+        """Fill the floor, once; see `Floor.lay`."""
+        if self.needs_floor:
+            self.laid(told, stopped)
+
+    def laid(self, told: Callable[[float], None] | None = None, stopped: Callable[[], bool] | None = None) -> Floor:
+        self.floor = self.floor or Floor(self.sight, self.place, 2**self.floor_level)
+        self.floor.lay(told, stopped)
+        return self.floor
 
     def tile(self, level: int, row: int, column: int, pool: str = "max", sink: bool = True) -> Tile:
         """Tile (row, column) of a level; level 0 has single weights, level `top` the whole map in tile (0, 0)."""
@@ -87,8 +97,8 @@ class Pyramid:
         if pool not in SHOWN:
             raise Misfit(f"pool must be one of {', '.join(SHOWN)}, but got {pool!r}; max keeps single weights visible")
         if level >= self.floor_level:
-            self.lay()
-            values = self.from_floor(level, rows, keys, pool, sink)
+            found = self.laid().window(rows, keys, pool, sink)
+            values = cells(found, 2 ** (level - self.floor_level), pool)
         else:
             values = self.afresh(2**level, rows, keys, pool, sink)
         if pool == "mean" and level > 0:
@@ -106,43 +116,45 @@ class Pyramid:
         first, second = ((at, min(at + wide, size)) for at, size in zip(firsts, self.sizes, strict=True))
         return first, second
 
-    def from_floor(self, level: int, rows: Span, keys: Span, pool: str, sink: bool) -> Tensor:
-        """Cells of a coarse level: the maximum of the floor's maxima, or the sum of its sums."""
-        assert self.floors is not None
-        side, times = 2**self.floor_level, 2 ** (level - self.floor_level)
-        part = self.floors[sink][0 if pool == "max" else 1]
-        part = part[rows[0] // side : ceil(rows[1] / side), keys[0] // side : ceil(keys[1] / side)]
-        return cells(part, times, pool)
-
     def afresh(self, side: int, rows: Span, keys: Span, pool: str, sink: bool) -> Tensor:
-        """Cells of a fine level, from the weights."""
+        """Cells of a fine level, from the weights; single ones are those that `Sight.weights` gives, to the bit."""
+        if side > 1 and self.quick and (sink or keys[0] > 0):
+            highest, sums = looking.mapped(self.sight.problem, self.sight.lse, self.place, (rows, keys), (side, side))
+            return highest if pool == "max" else sums
         found = []
         with torch.no_grad():
             for span in chunks(rows, side, max(side, BAND_NUMBERS // (keys[1] - keys[0]) // side * side)):
-                weights = window_weights(self.sight, self.place, span, keys)
-                weights = F.pad(weights, (0, keys[1] - keys[0] - weights.shape[1]))
-                if not sink and keys[0] == 0:
-                    weights[:, 0] = 0.0
-                found.append(cells(weights, side, pool))
+                weights = self.weights(span, keys, sink)
+                found.append(cells(F.pad(weights, (0, keys[1] - keys[0] - weights.shape[1])), side, pool))
         return torch.cat(found)
 
+    def weights(self, rows: Span, keys: Span, sink: bool) -> Float[Tensor, "rows columns"]:
+        """Single weights of a window, without the keys at its end that a mask rules out by position."""
+        found = window_weights(self.sight, self.place, rows, keys)
+        if not sink and keys[0] == 0:
+            found[:, :1] = 0.0
+        return found
 
-def gather(floor: tuple[Tensor, Tensor], weights: Tensor, first: Span, side: int) -> None:
-    """Add a block of weights, from its first row and key on, to the floor's maximum and sum."""
-    if 0 in weights.shape:  # all of it is ruled out by position
-        return
-    sums = cells(weights, side, "mean")
-    down, across = (slice(at // side, at // side + size) for at, size in zip(first, sums.shape, strict=True))
-    highest, total = floor[0][down, across], floor[1][down, across]
-    highest.copy_(torch.maximum(highest, cells(weights, side, "max")))
-    total.add_(sums)
+    def strongest(self, count: int, sink: bool = True) -> Arrows:
+        """The strongest weights of the head.
 
+        They lie in the `count` cells of the floor with the largest maxima: every other cell has smaller ones only.
+        """
+        with torch.no_grad():
+            found = [
+                Arrows.of(self.weights(rows, keys, sink), (rows[0], keys[0]), count)
+                for rows, keys in self.likely_windows(count, sink)
+            ]
+        return Arrows.joined(found, count)
 
-def cells(values: Tensor, side: int, pool: str) -> Float[Tensor, "rows columns"]:
-    """side × side numbers into one: their maximum, or their sum, which a mean is made of."""
-    if side == 1:
-        return values
-    down, across = (ceil(size / side) for size in values.shape)
-    values = F.pad(values, (0, across * side - values.shape[1], 0, down * side - values.shape[0]))
-    values = values.view(down, side, across, side)
-    return values.amax(dim=(1, 3)) if pool == "max" else values.sum(dim=(1, 3))
+    def likely_windows(self, count: int, sink: bool) -> Iterator[tuple[Span, Span]]:
+        """Where the strongest weights are: in cells of the floor; in all rows, a few at a time, where it has none."""
+        rows, keys = self.sizes
+        if not self.needs_floor:
+            for span in chunks((0, rows), 1, max(1, BAND_NUMBERS // keys)):
+                yield span, (0, keys)
+            return
+        side, maxima = 2**self.floor_level, self.laid().window((0, rows), (0, keys), "max", sink)
+        for place in maxima.flatten().topk(min(count, maxima.numel())).indices.tolist():
+            row, key = (side * at for at in divmod(place, maxima.shape[1]))
+            yield (row, min(row + side, rows)), (key, min(key + side, keys))
