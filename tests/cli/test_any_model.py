@@ -8,8 +8,8 @@ import torch
 from model_folders import of_hugging_face, of_transom
 
 import transom
-from transom.cli.any_model import OfHuggingFace, OfTransom, cut, opened
-from transom.cli.hugging_face import cached
+from transom.cli.any_model import OfTransom, cut, opened
+from transom.cli.hugging_face import OfHuggingFace, cached
 from transom.names import Misfit
 
 pytestmark = [

@@ -13,7 +13,7 @@ from watched import Plain, Stack
 import transom
 from transom import Misfit
 from transom.lens import Rule
-from transom.lens.asking.matter import carried, most_telling
+from transom.lens.asking.matter import CARRIES, MATTERS, carried, most_telling, told_first
 from transom.lens.asking.outcome import divergence
 from transom.lens.asking.trials import Call, Trials
 from transom.models import Decoder, DecoderConfig, EncoderDecoder, EncoderDecoderConfig
@@ -279,7 +279,7 @@ def test_the_most_telling_head_is_the_one_without_which_most_changes():
         for head in range(3):
             with transom.knock_out(DECODER, name, head):
                 lost[name, head] = float(divergence(whole, call().double()).mean())
-    assert most_telling(DECODER, TOKENS, trace) == max(lost, key=lost.get)
+    assert most_telling(DECODER, TOKENS, trace) == (*max(lost, key=lost.get), MATTERS, 3 * len(trace.names))
 
 
 def test_where_there_are_no_logits_norms_decide_which_head_is_most_telling(monkeypatch):
@@ -290,10 +290,22 @@ def test_where_there_are_no_logits_norms_decide_which_head_is_most_telling(monke
     with transom.watch(layer) as trace:
         layer(x)
     monkeypatch.setattr("transom.lens.asking.matter.TOKENS_TRIED", 14)
-    assert most_telling(layer.eval(), x, trace) == ("(model)", 1)
+    assert most_telling(layer.eval(), x, trace) == ("(model)", 1, CARRIES, 3)
+    assert most_telling(None, None, trace) == ("(model)", 1, CARRIES, 3)
     sight = trace[0]
     moved = (sight.weights()[0] * sight.V[0].norm(dim=-1)[:, None]).sum(dim=(1, 2)) / 5
     assert list(carried(trace).values()) == pytest.approx(moved.tolist(), rel=1e-5)
+
+
+def test_a_head_is_sought_where_a_target_looks_at_its_source_if_it_does():
+    trace = transom.Trace()
+    for name in ("encoder.0", "decoder.0.self", "decoder.0.cross", "decoder.1.cross"):
+        trace.add(name, transom.sight(*(torch.randn(1, 2, 3, 5) for _ in range(3))))
+    assert told_first(trace).names == ["decoder.0.cross", "decoder.1.cross"]
+    assert told_first(told_first(trace)).names == ["decoder.0.cross", "decoder.1.cross"]
+    alone = transom.Trace()
+    alone.add("encoder.0", trace[0])
+    assert told_first(alone).names == ["encoder.0"]
 
 
 # What is asked for, and what is said of it.

@@ -1,5 +1,6 @@
 """A model of either kind, by its name: a folder of Transom's, or one of Hugging Face's; a text as it takes it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from transom.text.tokenizer import Tokenizer
 
 CONFIG = "config.json"
+Told = Callable[[int], object]  # hears each token as soon as it is written
 SOME = 10  # what a translation may have beyond twice its source, in tokens
 
 
@@ -50,8 +52,12 @@ class AnyModel:
         """A text as runs of at most `longest` tokens, each with its special ones, in order; none for an empty text."""
         raise NotImplementedError
 
-    def fed(self, ids: list[int], target: str | None = None) -> Fed:
+    def fed(self, ids: list[int], target: str | None = None, told: Told | None = None) -> Fed:
         """Tokens as the model takes them; the target is the model's own greedy one unless it is given."""
+        raise NotImplementedError
+
+    def continued(self, ids: list[int], most: int, told: Told | None = None) -> list[int]:
+        """What a decoder writes after these tokens, greedily: so many at most, and no more than it takes."""
         raise NotImplementedError
 
     def run(self, fed: Fed) -> "Tensor":
@@ -62,7 +68,11 @@ class AnyModel:
         """What each token stands for."""
         raise NotImplementedError
 
-    def encode(self, text: str, target: str | None = None) -> Fed:
+    def text(self, ids: list[int]) -> str:
+        """What tokens stand for as a text, without special ones."""
+        raise NotImplementedError
+
+    def encode(self, text: str, target: str | None = None, told: Told | None = None) -> Fed:
         """One text that fits the model as it takes it."""
         found = self.pieces(text)
         if not found:
@@ -72,7 +82,11 @@ class AnyModel:
             raise Misfit(
                 f"the text has {count} tokens, but {self.name} takes {self.longest} at most; give a shorter one"
             )
-        return self.fed(found[0], target)
+        return self.fed(found[0], target, told)
+
+    def check_writes_on(self) -> None:
+        if self.kind != "decoder":
+            raise Misfit(f"writing on takes a decoder, but {self.name} is an {self.kind}; leave it out")
 
     def check_target(self, target: str | None) -> None:
         if target is not None and self.kind != "encoder_decoder":
@@ -88,7 +102,7 @@ def opened(name: str | Path | None = None) -> AnyModel:
         from transom.models.embedded import embedded
 
         return OfTransom(embedded(), "the embedded translator")
-    from transom.cli.hugging_face import cached
+    from transom.cli.hugging_face import OfHuggingFace, cached
 
     folder = Path(name)
     if not folder.is_dir():
@@ -148,14 +162,14 @@ class OfTransom(AnyModel):
         found = self.tokenizer.encode(text) if text.strip() else []
         return [[*piece, *ending] for piece in cut(found, least(longest, self.longest), len(ending))]
 
-    def fed(self, ids: list[int], target: str | None = None) -> Fed:
+    def fed(self, ids: list[int], target: str | None = None, told: Told | None = None) -> Fed:
         import torch
 
         self.check_target(target)
         tokens = torch.tensor([ids])
         if self.kind != "encoder_decoder":
             return Fed({"tokens": tokens}, ids, self.strings(ids))
-        written = self.written(tokens) if target is None else [*self.tokenizer.encode(target), self.tokenizer.end]
+        written = self.written(tokens, told) if target is None else [*self.tokenizer.encode(target), self.tokenizer.end]
         if len(written) > self.most:
             raise Misfit(
                 f"the target has {len(written)} tokens, but {self.name} takes {self.longest} at most;"
@@ -165,12 +179,27 @@ class OfTransom(AnyModel):
         inputs = {"source": tokens, "target": torch.tensor([read])}
         return Fed(inputs, ids, self.strings(ids), read, self.strings(read), self.strings(written))
 
-    def written(self, source: "Tensor") -> list[int]:
+    def written(self, source: "Tensor", told: Told | None = None) -> list[int]:
         """The model's own greedy translation, up to its end token."""
-        model: Any = self.model
         longest = min(self.most, 2 * source.shape[1] + SOME)
-        found = model.generate(source, num_beams=1, max_length=longest)[0].tolist()[1:]
+        found = self.generated(source, told, max_length=longest)[1:]
         return found[: found.index(self.tokenizer.end) + 1] if self.tokenizer.end in found else found
+
+    def continued(self, ids: list[int], most: int, told: Told | None = None) -> list[int]:
+        import torch
+
+        self.check_writes_on()
+        most = min(most, self.most - len(ids))
+        found = self.generated(torch.tensor([ids]), told, max_new_tokens=most) if most > 0 else ids
+        return found[len(ids) :]
+
+    def generated(self, tokens: "Tensor", told: Told | None, **settings: int) -> list[int]:
+        model: Any = self.model
+        streamer = None if told is None else lambda row, token: told(token)
+        return model.generate(tokens, num_beams=1, do_sample=False, streamer=streamer, **settings)[0].tolist()
+
+    def text(self, ids: list[int]) -> str:
+        return self.tokenizer.decode(ids)
 
     def run(self, fed: Fed) -> "Tensor":
         import torch
@@ -187,69 +216,3 @@ class OfTransom(AnyModel):
 def least(*numbers: int | None) -> int | None:
     """The smallest of those that are given."""
     return min((number for number in numbers if number is not None), default=None)
-
-
-class OfHuggingFace(AnyModel):
-    """A model of Hugging Face's from this machine: safetensors only, none of its code, nothing fetched."""
-
-    origin = "hf"
-
-    def __init__(self, name: str) -> None:
-        from transom.cli.hugging_face import loaded
-
-        self.name = name
-        self.model, self.tokenizer, self.kind = loaded(name)
-        config = self.model.config
-        places = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
-        self.longest = least(places, self.tokenizer.model_max_length)
-        self.longest = None if self.longest is None or self.longest > 2**31 else int(self.longest)
-
-    def pieces(self, text: str, longest: int | None = None) -> list[list[int]]:
-        found = self.tokenizer(text, add_special_tokens=False)["input_ids"] if text.strip() else []
-        room = self.tokenizer.num_special_tokens_to_add(pair=False)
-        most = least(longest, self.longest)
-        if not found or most is None or len(found) + room <= most:
-            return [list(self.tokenizer(text)["input_ids"])] if found else []
-        cut(found, most, room)  # complains where nothing fits
-        # The tokenizer itself puts its special tokens around each piece.
-        told = self.tokenizer(text, max_length=most, truncation=True, return_overflowing_tokens=True)["input_ids"]
-        return [list(piece) for piece in told] if isinstance(told[0], list) else cut(found, most, room)
-
-    def fed(self, ids: list[int], target: str | None = None) -> Fed:
-        import torch
-
-        self.check_target(target)
-        tokens = torch.tensor([ids])
-        inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
-        if self.kind != "encoder_decoder":
-            return Fed(inputs, ids, self.strings(ids))
-        start, written = self.both(inputs, target)
-        read = [start, *written[:-1]]
-        inputs["decoder_input_ids"] = torch.tensor([read])
-        return Fed(inputs, ids, self.strings(ids), read, self.strings(read), self.strings(written))
-
-    def both(self, inputs: dict[str, Any], target: str | None) -> tuple[int, list[int]]:
-        """The token the decoder begins with, and what it writes: the given target, or its own greedy one."""
-        model: Any = self.model
-        if target is None:
-            found = model.generate(**inputs, do_sample=False, num_beams=1)[0].tolist()
-            return found[0], found[1:]
-        settings = (model.generation_config, model.config)
-        start = next((n for one in settings if (n := getattr(one, "decoder_start_token_id", None)) is not None), None)
-        if start is None:
-            raise Misfit(
-                f"{self.name} does not say which token its decoder begins with;"
-                " set decoder_start_token_id in its config"
-            )
-        return start, list(self.tokenizer(text_target=target)["input_ids"])
-
-    def run(self, fed: Fed) -> "Tensor":
-        import torch
-
-        with torch.no_grad():
-            result = self.model(**fed.inputs)
-        found = getattr(result, "logits", None)
-        return result[0] if found is None else found
-
-    def strings(self, ids: list[int]) -> list[str]:
-        return list(self.tokenizer.convert_ids_to_tokens(ids))

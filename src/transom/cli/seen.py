@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from transom.cli.any_model import AnyModel, Fed
     from transom.lens import Labels, Trace
 
-MATTERS = "without it, what the model gives would change most"
-CARRIES = "its arrows carry most, by weight · ‖value‖"
 MOST_NUMBERS = 2**16  # weights of a head that go into JSON
 
 
@@ -59,6 +57,7 @@ class Seen:
     unit: str = ""  # of the effects: nats, or share
     again: "tuple[Any, Callable[[], object]] | None" = None  # the model, and how it ran
     compared: int | None = None  # among how many heads it was found; None for one that was asked for
+    named: bool = False  # whether its layer was asked for
 
     @property
     def labels(self) -> "Labels":
@@ -108,17 +107,16 @@ def seen(asked: Asked) -> Seen:
     fed, new = read(model, asked)
     trace = watched(model, fed, new)
     layers = wanted(trace, asked)
-    total = sum(part.problem.whole[1] for part in layers)
-    with counting(total, "heads") as more:
-        layer, head, chosen = picked(model, fed, layers, asked, stepping(more))
+    with counting(sum(part.problem.whole[1] for part in layers), "heads") as more:
+        layer, head, chosen, compared = picked(model, fed, layers, asked, stepping(more))
     arrows = strongest(trace, layer, head, asked.arrows)
     with counting(len(arrows), "arrows") as more:
         arrows, unit = weighed(model, fed, (layer, head), arrows, longest(trace), stepping(more))
     measures = measured(trace, layer, head)
     count = sum(part.problem.whole[1] for part in trace)
-    said = decoded(model, fed.target_ids[1:] or new)
+    said = model.text(fed.target_ids[1:] or new)
     found = (model.name, asked.text, said, trace, layer, head, chosen, arrows, measures, count, unit)
-    return Seen(*found, again(model, fed), total if asked.head is None else None)
+    return Seen(*found, again(model, fed), compared, asked.layer is not None)
 
 
 def again(model: "AnyModel", fed: "Fed") -> "tuple[Any, Callable[[], object]]":
@@ -132,13 +130,8 @@ def read(model: "AnyModel", asked: Asked) -> tuple["Fed", list[int]]:
         return fed, []
     if model.kind != "decoder":
         raise Misfit(f"--generate writes on, which takes a decoder, but {model.name} is an {model.kind}; leave it out")
-    import torch
-
-    writer: Any = model.model
-    with torch.no_grad():
-        whole = writer.generate(torch.tensor([fed.ids]), max_new_tokens=asked.generate, do_sample=False, num_beams=1)
-    ids = whole[0].tolist()
-    return model.fed(ids[:-1]), ids[len(fed.ids) :]  # the last token is predicted, and not read
+    new = model.continued(fed.ids, asked.generate)
+    return model.fed([*fed.ids, *new[:-1]]), new  # the last token is predicted, and not read
 
 
 def watched(model: "AnyModel", fed: "Fed", new: list[int]) -> "Trace":
@@ -152,44 +145,34 @@ def watched(model: "AnyModel", fed: "Fed", new: list[int]) -> "Trace":
     return trace.proven()
 
 
-def decoded(model: Any, ids: list[int]) -> str:
-    """What the model wrote, or was to write, as text."""
-    named = {"skip_special_tokens": True} if model.origin == "hf" else {}
-    return model.tokenizer.decode(ids, **named) if ids else ""
-
-
 def of_file(asked: Asked) -> Seen:
     """A run that was saved: without its model, nothing can be knocked out."""
     from transom.lens import Trace
-    from transom.lens.asking.matter import carried
 
     if asked.text or asked.model or asked.target or asked.generate:
         raise Misfit("--trace shows a run that was saved, but a text or a model came too; leave one of the two out")
     assert asked.trace is not None
     trace = Trace.load(asked.trace).proven()
     trace = trace.stitched() if len(trace.names) < len(trace) else trace
-    layers = wanted(trace, asked)
-    found = carried(layers)
-    layer, head = max(found, key=lambda place: found[place])
-    chosen, compared = CARRIES, len(found)
-    if asked.head is not None:
-        (layer, head, chosen), compared = asked_head(layers, asked), None
+    layer, head, chosen, compared = picked(None, None, wanted(trace, asked), asked)
     measures = measured(trace, layer, head)
     count = sum(part.problem.whole[1] for part in trace)
     arrows = strongest(trace, layer, head, asked.arrows)
-    return Seen(str(asked.trace), "", "", trace, layer, head, chosen, arrows, measures, count, compared=compared)
+    found = (str(asked.trace), "", "", trace, layer, head, chosen, arrows, measures, count)
+    return Seen(*found, compared=compared, named=asked.layer is not None)
 
 
 def wanted(trace: "Trace", asked: Asked) -> "Trace":
-    """The attentions among which the head is: all, or those of the layer that is named."""
+    """The attentions among which the head is: those of the layer that is named, or those that are told first."""
     from transom.lens import Trace
+    from transom.lens.asking.matter import told_first
     from transom.lens.trace import nearest
     from transom.lens.watch import covers
 
     if asked.layer is None:
         if asked.head is not None:
             raise Misfit(f"--head {asked.head} is a head of a layer, but none is named; give --layer too")
-        return trace
+        return told_first(trace)
     place: str | int = int(asked.layer) if asked.layer.isdigit() else asked.layer
     part = Trace(trace.tokens, trace.targets)
     for name, sight in trace.items():
@@ -200,35 +183,22 @@ def wanted(trace: "Trace", asked: Asked) -> "Trace":
     return part
 
 
-def picked(model: "AnyModel", fed: "Fed", layers: "Trace", asked: Asked, progress: Any) -> tuple[str, int, str]:
-    """The layer, the head, and how it was found."""
-    from transom.lens.asking.edge import Edge
-    from transom.lens.asking.matter import TOKENS_TRIED, carried
-    from transom.lens.asking.shifts import shifts
-
-    if asked.head is not None:
-        return asked_head(layers, asked)
-    heads = [(name, head) for name, sight in layers.items() for head in range(sight.problem.whole[1])]
-    tokens, found = longest(layers), None
-    if len(heads) * tokens <= TOKENS_TRIED:
-        found = shifts(model.model, fed.inputs, [Edge(*place) for place in heads], tokens, "after", progress)
-    if found is None:
-        amounts = carried(layers)
-        return (*max(amounts, key=lambda place: amounts[place]), CARRIES)
-    return (*max(zip(found.values, heads, strict=True))[1], MATTERS)
-
-
-def asked_head(layers: "Trace", asked: Asked) -> tuple[str, int, str]:
+def picked(
+    model: "AnyModel | None", fed: "Fed | None", layers: "Trace", asked: Asked, progress: Any = None
+) -> tuple[str, int, str, int | None]:
+    """The layer, the head, how it was found, and among how many."""
     from transom.lens.asked import inside
+    from transom.lens.asking.matter import most_telling
     from transom.lens.trace import some
 
+    if asked.head is None:
+        return most_telling(model and model.model, fed and fed.inputs, layers, progress)
     if len(layers) > 1:
         raise Misfit(
             f"--layer {asked.layer} could be {some(layers.names)}; name one of them, or leave --head out to see the"
             " most telling"
         )
-    assert asked.head is not None
-    return layers.names[0], inside(asked.head, "heads", layers[0].problem.whole[1]), "as asked"
+    return layers.names[0], inside(asked.head, "heads", layers[0].problem.whole[1]), "as asked", None
 
 
 def strongest(trace: "Trace", layer: str, head: int, most: int) -> list[SeenArrow]:

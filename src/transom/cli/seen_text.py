@@ -49,7 +49,7 @@ def chosen(seen: "Seen") -> str:
     proof = "the receipt holds" if receipt.holds else f"receipt {receipt}"
     among = many(seen.heads, "head")
     if seen.compared is not None and seen.compared < seen.heads:
-        among = f"the {many(seen.compared, 'head')} asked for"
+        among = f"the {many(seen.compared, 'head')} {'asked for' if seen.named else 'from the target at the source'}"
     return f"{visible(seen.layer)}, head {seen.head}, of {among}: {seen.chosen}; {proof}"
 
 
@@ -124,5 +124,7 @@ def notes(seen: "Seen") -> Iterator[str]:
         yield "Effects are not known here: the model gives nothing to compare, or only its run is at hand."
     if seen.labels.predicts is not None:
         yield "In brackets: the token that comes next, which the row is to predict."
+    if any(visible(token).startswith("·") for token in (*seen.labels.reads, *seen.labels.at)):
+        yield "· before a token is a space, which belongs to it."
     if len(seen.labels.reads) > MOST_ROWS:
         yield f"{len(seen.labels.reads)} rows: --all draws the map."

@@ -1,60 +1,59 @@
-"""Which head's arrows matter most: the one whose loss changes what the model says most."""
+"""Which head to look at first: the one whose loss changes what the model gives most."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from transom.lens.asking.edge import Edge
-from transom.lens.asking.outcome import divergence, logits_of
-from transom.lens.asking.trials import Call, Trials
+from transom.lens.asking.shifts import shifts
+from transom.lens.labels import is_cross
 from transom.lens.trace import Trace
 from transom.names import Misfit
 
 TOKENS_TRIED = 2**17  # heads × tokens that are run again to find the head; beyond it, norms decide
+MATTERS = "without it, what the model gives would change most"
+CARRIES = "its arrows carry most, by weight · ‖value‖"
+
+
+class Telling(NamedTuple):
+    """A head, why it was chosen, and among how many."""
+
+    layer: str
+    head: int
+    why: str
+    compared: int
 
 
 def most_telling(
-    model: nn.Module, inputs: object, trace: Trace, progress: Callable[[int, int], None] | None = None
-) -> tuple[str, int]:
-    """The layer and head of a watched run whose arrows matter most.
+    model: nn.Module | None, inputs: object, trace: Trace, progress: Callable[[int, int], None] | None = None
+) -> Telling:
+    """The head of a watched run whose arrows matter most.
 
-    Each head is knocked out, many in one run, and what the model says at all positions is compared (mean KL). Where it
-    gives no logits, or that would take too long, the head whose arrows carry most decides: Σ weight · ‖value‖ per row.
+    Each head is knocked out, many in one run, and what the model gives at all positions is compared (see `shifts`).
+    Where there is no model, nothing that can be compared, or that would take too long, the head whose arrows carry most
+    decides: Σ weight · ‖value‖ per row.
     """
     heads = [(name, head) for name in trace.names for head in range(trace.all(name)[0].problem.whole[1])]
     if not heads:
         raise Misfit("no attention is in the trace, so no head of it can matter; watch the model while it runs")
-    lost = losses(model, inputs, trace, heads, progress)
-    found = carried(trace) if lost is None else dict(zip(heads, lost, strict=True))
-    return max(found, key=lambda place: found[place])
+    tokens, found = max(max(sight.problem.whole[2:]) for sight in trace), None
+    if model is not None and len(heads) * tokens <= TOKENS_TRIED:
+        found = shifts(model, inputs, [Edge(*place) for place in heads], tokens, "after", progress)
+    if found is None:
+        amounts = carried(trace)
+        return Telling(*max(amounts, key=lambda place: amounts[place]), CARRIES, len(heads))
+    return Telling(*max(zip(found.values, heads, strict=True))[1], MATTERS, len(heads))
 
 
-def losses(
-    model: nn.Module,
-    inputs: object,
-    trace: Trace,
-    heads: list[tuple[str, int]],
-    progress: Callable[[int, int], None] | None,
-) -> list[float] | None:
-    """What the model says without each head: how far it is from what it says, in nats; None where that is not known."""
-    tokens = max(max(sight.problem.whole[2:]) for sight in trace)
-    if len(heads) * tokens > TOKENS_TRIED:
-        return None
-    call = Call.of(model, inputs)
-    try:
-        whole = said(call())
-    except Misfit:
-        return None
-    trials = Trials(call, said, whole, "after", tokens, progress)
-    pairs = trials.run([Edge(name, head) for name, head in heads])
-    return [float(divergence(*pair).mean()) for pair in pairs]
-
-
-def said(result: Any) -> Tensor:
-    """The logits of all positions."""
-    return logits_of(result).detach().double()
+def told_first(trace: Trace) -> Trace:
+    """The attentions among which a head is sought where none is named: those that look from a target at its source,
+    which can be followed word by word; all of them where there are none."""
+    crossing = [(name, sight) for name, sight in trace.seen if is_cross(name)]
+    found = Trace(trace.tokens, trace.targets)
+    found.seen = crossing or trace.seen
+    return found
 
 
 def carried(trace: Trace) -> dict[tuple[str, int], float]:

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from transom.lens.asking.edge import Edge
 from transom.lens.asking.knock_out import How
-from transom.lens.asking.matter import said
-from transom.lens.asking.outcome import divergence
+from transom.lens.asking.outcome import divergence, logits_of
 from transom.lens.asking.trials import Call, Trials
 from transom.names import Misfit
 
@@ -48,6 +47,11 @@ def shifts(
         trials = Trials(call, read, whole, how, tokens, progress)
         return Shifts([moved(*pair) for pair in trials.run(edges)], unit)
     return None
+
+
+def said(result: Any) -> Tensor:
+    """The logits of all positions."""
+    return logits_of(result).detach().double()
 
 
 def vectors(result: Any) -> Tensor:
