@@ -6,7 +6,7 @@ import msgspec
 
 from transom.show.canvas import Canvas
 from transom.show.colours import dim, painted
-from transom.show.numbers import written
+from transom.show.numbers import NOTHING, written
 from transom.show.panels.heat import DECADES, Heat
 from transom.show.visible import cells, clipped, padded, visible, wrapped
 
@@ -102,7 +102,8 @@ class Grid(msgspec.Struct, frozen=True, tag="grid", kw_only=True):
         """What the signs mean."""
         low, high = (written(one, self.digits) for one in (self.heat.low, self.heat.high))
         low = f"≤ {self.heat.high / 10**DECADES:.2g}" if self.heat.scale == "log" else low
-        return f"{low} ░▒▓█ {high}{', log scale' if self.heat.scale == 'log' else ''}   · masked"
+        masked = f"   {NOTHING} masked" if any(None in row for row in self.values) else ""
+        return f"{low} ░▒▓█ {high}{', log scale' if self.heat.scale == 'log' else ''}{masked}"
 
     def drawn(self) -> Canvas:
         from transom.show.panels.grid_drawn import drawn

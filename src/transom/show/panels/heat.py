@@ -6,7 +6,7 @@ import msgspec
 
 from transom.names import Misfit
 from transom.show.colours import RGB, colour, known
-from transom.show.numbers import finite
+from transom.show.numbers import NOTHING, finite
 
 SHADES = " ░▒▓█"
 SCALES = ("linear", "log")
@@ -37,7 +37,7 @@ class Heat(msgspec.Struct, frozen=True):
     def shade(self, value: float | None) -> str:
         """A block, the darker the more; for two signs, the further from zero."""
         if value is None or math.isnan(value):
-            return "·"
+            return NOTHING
         share = self.share(value)
         share = abs(2 * share - 1) if self.colours == "diverging" else share
         return SHADES[min(len(SHADES) - 1, math.ceil(share * (len(SHADES) - 1) - 1e-9))]
