@@ -2,7 +2,8 @@
 
 A trace of one causal head is opened by `transom serve` in a process of its own, on loopback. After the first overview a
 tile of each level is asked for, each one never asked for before. Then clients ask for tiles at random for some time:
-how many were answered, how long the slowest hundredth waited, and whether the server's memory grew.
+how many were answered, how long the slowest hundredth waited, and whether the server's memory grew once its cache was
+full. Exit code 1 where something was answered but 200 and 429, where memory grew, or where the end took too long.
 
     python -m bench serving [--json] [--quick] [--threads N]
 """
@@ -29,6 +30,9 @@ from bench.measure import machine, note, print_json
 SENTENCE = (
     "When the little girl came home from school her mother was sitting in the garden and reading an old book aloud."
 )
+
+
+BARS = {"sentence ms": 500, "tile ms": 100, "end s": 3, "memory grows": 1.1}
 
 
 class Server:
@@ -95,7 +99,14 @@ async def visits(server: Server, tokens: int, clients: int, seconds: float) -> d
     """Many clients that ask for tiles at random, each one after another."""
     statuses: Counter[int] = Counter()
     waits: list[float] = []
+    memory: list[int] = []
     until = time.monotonic() + seconds
+
+    async def watching() -> None:
+        """The server's memory after each tenth of the time."""
+        for _ in range(10):
+            await asyncio.sleep(seconds / 10)
+            memory.append(round(server.resident()))
 
     async def client(seed: int) -> None:
         chance = random.Random(seed)
@@ -110,12 +121,13 @@ async def visits(server: Server, tokens: int, clients: int, seconds: float) -> d
             else:
                 await asyncio.sleep(0.2)
 
-    await asyncio.gather(*(client(seed) for seed in range(clients)))
+    await asyncio.gather(watching(), *(client(seed) for seed in range(clients)))
     waits.sort()
     return {
         "statuses": {str(status): count for status, count in statuses.items()},
         "median ms": round(waits[len(waits) // 2] * 1e3, 1),
         "p99 ms": round(waits[int(len(waits) * 0.99)] * 1e3, 1),
+        "memory MiB": memory,
     }
 
 
@@ -144,13 +156,30 @@ def run(options: Namespace) -> int:
         result["first overview s"] = round(server.timed("/api/runs/1/0/overview"), 2)
         result["tile ms"] = zooms(server, tokens)
         note(f"{clients} clients for {seconds:.0f} s")
-        before = server.resident()
         result["load"] = asyncio.run(visits(server, tokens, clients, seconds))
-        result["memory MiB"] = [round(before), round(server.resident())]
         result["end s"] = round(server.close(), 2)
+    wrong = complaints(result)
     if options.json:
-        print_json(result)
+        print_json(result | {"wrong": wrong})
     else:
         for name, value in result.items():
             print(f"{name:<18} {json.dumps(value)}")
-    return 0
+        print("\n".join(wrong) or "every bar is held")
+    return 1 if wrong else 0
+
+
+def complaints(result: dict[str, Any]) -> list[str]:
+    """What is not as it should be."""
+    load, memory = result["load"], result["load"]["memory MiB"]
+    slowest = {
+        "sentence ms": max(result["sentence ms"]),
+        "tile ms": max(result["tile ms"].values()),
+        "end s": result["end s"],
+    }
+    found = [f"{name}: {value}, but the bar is {BARS[name]}" for name, value in slowest.items() if value > BARS[name]]
+    others = {status: count for status, count in load["statuses"].items() if status not in ("200", "429")}
+    found += [f"answers other than 200 and 429: {others}"] if others else []
+    # The first half fills the cache of answers; after it, nothing is to grow.
+    half = memory[len(memory) // 2 - 1]
+    found += [f"memory grew: {memory}"] if memory[-1] > BARS["memory grows"] * half else []
+    return found

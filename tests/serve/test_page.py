@@ -1,98 +1,20 @@
 """The page in a real browser: everything by mouse and by keyboard, the right numbers, and nothing from outside."""
 
-import json
-import os
 import re
-import shutil
-import signal
-import subprocess
-import sys
 
 import pytest
-import torch
+from serve.browsing import VIEWS, asked, now, run
 from show.hostile import PAYLOADS
 
-import transom
+from transom.show.visible import visible
 
 pytestmark = pytest.mark.slow
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-QUIET = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
-SENTENCE = "The cat sat on the mat."
-VIEWS = ["see", "walk", "map", "heads", "learn"]
-
-
-class Served:
-    """A server of its own, and its address."""
-
-    def __init__(self, *args):
-        command = [sys.executable, "-m", "transom", "serve", "--port", "0", "--json", *map(str, args)]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
-        )
-        self.address = json.loads(self.process.stdout.readline())["address"]
-        self.root = self.address.partition("?")[0]
-
-    def close(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(10)
-        self.process.stdout.close()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium on this machine")
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync.sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=CHROMIUM, args=[*QUIET.split(), "--disable-component-update"])
-        yield opened
-        opened.close()
-
-
-@pytest.fixture(scope="module")
-def server(browser):
-    found = Served()
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def page(browser, server):
-    """A page that remembers everything it should not do."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
-    opened = context.new_page()
-    opened.wrong = []
-    opened.on("dialog", lambda dialog: (opened.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    opened.on("request", lambda asked: None if asked.url.startswith(server.root) else opened.wrong.append(asked.url))
-    opened.on("console", lambda said: opened.wrong.append(said.text))
-    opened.on("pageerror", lambda error: opened.wrong.append(str(error)))
-    with opened.expect_response(re.compile("/telling$")):  # the first sentence runs by itself
-        opened.goto(server.address)
-    yield opened
-    context.close()
-    assert opened.wrong == []
-
-
-def run(page, text=SENTENCE):
-    """Type a text and look at it, by mouse; waits until the most telling head is chosen."""
-    page.fill("#text", text)
-    with page.expect_response(re.compile("/telling$")):
-        page.click("button.main")
-    page.wait_for_selector("svg .arrow")
-
-
-def asked(page, path):
-    return page.evaluate("path => fetch(path).then(found => found.json())", path)
-
-
-def now(page):
-    return page.evaluate("Object.fromEntries(new URLSearchParams(location.hash.slice(1)))")
 
 
 def test_type_and_see_by_mouse(page):
     run(page)
     told = asked(page, f"/api/runs/{now(page)['run']}")
-    assert page.locator(".written").inner_text().strip() == "".join(told["written"][:-1]).strip()
+    assert page.locator(".written").first.inner_text().strip() == told["output"]
     assert page.locator("svg .at .word").count() == len(told["tokens"])
     assert page.locator("svg .from .word").count() == len(told["targets"])
     page.click("#from-2")
@@ -218,9 +140,10 @@ def test_hostile_text_is_shown_as_it_is_and_does_nothing(page):
         while rest and len(text) + len(rest[0]) < 120:
             text += " " + rest.pop(0)
         page.fill("#text", text)
-        with page.expect_response(re.compile("/api/runs$")) as came:
+        with page.expect_response(re.compile("/api/writing$")) as came:
             page.click("button.main")
         assert came.value.status == 200, came.value.text()
+        page.wait_for_function("document.querySelector('button.main').textContent !== 'Stop'")
         for view in VIEWS[:4]:
             page.click(f"#tab-{view}")
             page.wait_for_timeout(150)
@@ -228,50 +151,31 @@ def test_hostile_text_is_shown_as_it_is_and_does_nothing(page):
     assert page.evaluate("document.querySelectorAll('iframe,object,embed,form[action],base').length") == 0
 
 
-@pytest.fixture(scope="module")
-def long_trace(tmp_path_factory):
-    """Two heads over more tokens than a screen has pixels."""
-    torch.manual_seed(37)
-    n = 3001
-    Q, K, V = torch.randn(1, 2, n, 8), torch.randn(1, 2, n, 8), torch.randn(1, 2, n, 8)
-    trace = transom.Trace([f"w{number}" for number in range(n)])
-    trace.add("layer.0", transom.sight(Q, K, V, causal=True))
-    path = tmp_path_factory.mktemp("long") / "run.safetensors"
-    trace.save(path)
-    return path, trace["layer.0"]
+def test_tokens_look_the_same_as_in_the_terminal(page):
+    tokens = [
+        *(payload.encode("utf-8", "replace").decode() for payload in PAYLOADS),
+        "",
+        " ",
+        "   ",
+        " cat",
+        "a b ",
+        "\n",
+        "é" * 300,
+    ]
+    shown = page.evaluate("tokens => import('/words.js').then(words => tokens.map(words.visible))", tokens)
+    assert shown == [visible(token) for token in tokens]
 
 
-def test_zoom_down_to_single_weights(browser, long_trace):
-    path, sight = long_trace
-    served = Served(path)
-    page = browser.new_page(viewport={"width": 1200, "height": 900})
-    try:
-        page.goto(served.address)
-        page.click("#tab-map")
-        page.wait_for_selector("transom-map li button")
-        first = page.locator("transom-map li button").first
-        first.click()  # to the strongest arrow
-        page.wait_for_timeout(1500)
-        x, y = (float(now(page)[name]) for name in ("x", "y"))
-        page.locator("canvas").focus()
-        page.keyboard.press("Enter")
-        spoken = page.locator("#spoken").inner_text()
-        row, key = int(y), int(x)
-        weight = float(sight.weights(batch=0, head=0, rows=row, keys=key))
-        assert spoken == f"row {row} w{row}, column {key} w{key}, weight {weight:.4f}"
-        zoom = float(now(page)["zoom"])
-        page.keyboard.press("-")
-        page.wait_for_timeout(300)
-        assert float(now(page)["zoom"]) == pytest.approx(zoom / 2, rel=1e-3)
-        box = page.locator("canvas").bounding_box()
-        page.mouse.move(box["x"] + 500, box["y"] + 200)
-        page.mouse.wheel(0, -480)
-        page.wait_for_timeout(300)
-        assert float(now(page)["zoom"]) > zoom
-        page.keyboard.press("Home")
-        page.wait_for_timeout(1500)
-        page.fill("#find", "w2999")
-        page.wait_for_selector("text=column 2999")
-    finally:
-        page.close()
-        served.close()
+def test_what_is_written_appears_while_it_is_written(page):
+    """Each token by itself: the text grows, and the page shows it before the run is there."""
+    page.evaluate(
+        """() => { window.grown = []; const place = document.querySelector(".written");
+        const grows = new MutationObserver(() => window.grown.push(place.textContent));
+        grows.observe(place, { childList: true, subtree: true }); }"""
+    )
+    run(page)
+    told = asked(page, f"/api/runs/{now(page)['run']}")
+    grown = [text for text in page.evaluate("window.grown") if text]
+    assert grown[-1] == told["output"]
+    assert len(set(grown)) >= len(told["written"]) // 2, grown
+    assert grown == sorted(grown, key=len)

@@ -2,51 +2,24 @@
 
 import asyncio
 import json
-from urllib.parse import urlencode
 
 import httpx
 import numpy as np
 import pytest
+from serve.client import HEADS, HOST, TOKEN, Page
 
 from transom.cli.any_model import opened
 from transom.serve.app import built
 from transom.serve.routes import ROUTES, Desk
 from transom.serve.studio import Studio
 
-HOST, TOKEN = "127.0.0.1:4711", "the-token"
-HEADS = {"Authorization": f"Bearer {TOKEN}"}
-
-
-class Page:
-    """A client of the page, as a browser would be."""
-
-    def __init__(self, studio):
-        self.studio = studio
-
-    def asked(self, *requests):
-        """Several requests, one after another, to one desk."""
-
-        async def all_of_them():
-            desk = Desk(self.studio)
-            transport = httpx.ASGITransport(built(desk, [HOST], TOKEN))
-            async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=HEADS) as client:
-                found = [await client.request(method, path, json=body) for method, path, body in requests]
-            desk.worker.close()
-            return found
-
-        return asyncio.run(all_of_them())
-
-    def get(self, path, **query):
-        return self.asked(("GET", f"{path}?{urlencode(query)}" if query else path, None))[0]
-
-    def post(self, path, body):
-        return self.asked(("POST", path, body))[0]
+SENTENCE = "The cat sat on the mat."
 
 
 @pytest.fixture(scope="module")
 def page():
     found = Page(Studio(model=opened()))
-    found.post("/api/runs", {"text": "The cat sat on the mat."})
+    found.post("/api/runs", {"text": SENTENCE})
     return found
 
 
@@ -76,7 +49,7 @@ def test_a_sentence_comes_back_with_its_translation_and_all_attention(page, run)
         assert row[0]["probability"] >= row[1]["probability"]
     state = page.get("/api/state").json()
     assert state["model"] == {"name": "the embedded translator", "kind": "encoder_decoder"}
-    assert state["runs"][0]["text"] == "The cat sat on the mat."
+    assert state["runs"][0]["text"] == SENTENCE
 
 
 def test_a_tile_of_single_weights_holds_the_very_numbers(page, run):
@@ -120,13 +93,15 @@ def test_the_strongest_arrows(page, run):
     index = cross(run)["index"]
     edges = page.get(f"/api/runs/1/{index}/strongest", head=0, count=3).json()["edges"]
     weights = sight(page, index).weights(batch=0, head=0)
-    best = sorted(weights.amax(dim=1).tolist(), reverse=True)[:3]
-    assert [edge["weight"] for edge in edges] == pytest.approx(best, rel=1e-5)
+    assert [edge["weight"] for edge in edges] == pytest.approx(weights.flatten().topk(3).values.tolist(), rel=1e-5)
     for edge in edges:
         assert float(weights[edge["query"], edge["key"]]) == pytest.approx(edge["weight"], rel=1e-5)
         assert (edge["from"], edge["at"]) == (run["targets"][edge["query"]], run["tokens"][edge["key"]])
     without = page.get(f"/api/runs/1/{index}/strongest", head=0, sink=False).json()["edges"]
     assert all(edge["key"] != 0 for edge in without)
+    masked = next(one for one in run["attentions"] if one["role"] == "decoder")["index"]
+    last = page.get(f"/api/runs/1/{masked}/strongest", head=0, count=100).json()["edges"][-1]
+    assert (last["query"], last["key"], round(last["weight"], 4)) == (0, 0, 1.0), "a row without a choice tells nothing"
 
 
 def test_an_arrow_knocked_out_changes_what_comes_next(page, run):
@@ -158,15 +133,33 @@ def test_what_the_arrows_of_a_row_were_for(page, run):
     assert likely["value"] < 0
 
 
-def test_the_most_telling_head_looks_at_the_source(page, run):
+def test_the_head_that_is_opened_first_is_the_one_that_see_shows(page, run):
+    from transom.cli.seen import Asked, seen
+
     found = page.get("/api/runs/1/telling").json()
     assert run["attentions"][found["attention"]]["role"] == "cross"
     assert run["attentions"][found["attention"]]["name"] == found["layer"]
+    told = seen(Asked(SENTENCE))
+    assert (told.layer, told.head, told.chosen, told.compared) == tuple(
+        found[name] for name in ("layer", "head", "why", "compared")
+    )
+
+
+def test_the_head_of_a_trace_is_told_where_that_is_quick(page, monkeypatch):
+    trace = page.studio.runs["1"].trace
+    there = Page(Studio(trace=trace))
+    assert there.get("/api/runs/1/telling").json()["why"] == "its arrows carry most, by weight · ‖value‖"
+    monkeypatch.setattr("transom.serve.asking.QUICKLY_CARRIED", 3)
+    assert there.get("/api/runs/1/telling").json() == {"attention": None}
 
 
 def test_heads_with_their_measures(page, run):
-    rows = page.get("/api/runs/1/heads").json()["heads"]
-    assert len(rows) == sum(one["heads"] for one in run["attentions"])
+    from transom.lens.measuring.measures import HEADS
+
+    found = page.get("/api/runs/1/heads").json()
+    assert len(found["heads"]) == sum(one["heads"] for one in run["attentions"])
+    assert list(found["measures"]) == list(HEADS)
+    assert found["measures"]["entropy"] == {"spoken": "entropy (of log n)", "meaning": HEADS["entropy"].meaning}
 
 
 def test_the_run_to_take_away(page, tmp_path):
@@ -182,7 +175,7 @@ def test_the_run_to_take_away(page, tmp_path):
 @pytest.mark.parametrize(
     ("path", "body", "message"),
     [
-        ("/api/runs/99", None, "there is no run '99' here; the last ones are 1"),
+        ("/api/runs/99", None, "there is no run '99' here; the last ones are {runs}"),
         ("/api/runs/1/99/tile", None, "run 1 has {count} attentions, so 99 is none; count from 0"),
         ("/api/runs/1/0/tile?levle=1", None, "there is no field 'levle'; did you mean 'level'?"),
         ("/api/runs/1/0/tile?level=1&level=2", None, "the field 'level' came twice; give it once"),
@@ -194,7 +187,8 @@ def test_the_run_to_take_away(page, tmp_path):
 def test_what_does_not_fit_is_told(page, run, path, body, message, own_errors):
     answer = page.get(path) if body is None else page.post(path, body)
     assert answer.status_code == 400
-    assert answer.json() == {"error": message.format(count=len(run["attentions"]))}
+    told = {"count": len(run["attentions"]), "runs": ", ".join(page.studio.runs)}
+    assert answer.json() == {"error": message.format(**told)}
 
 
 def test_what_is_nowhere(page):

@@ -1,5 +1,6 @@
 """The server as a process: slow and dead clients, large bodies, a full queue, and a quick end."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import aclosing
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -124,6 +126,32 @@ def test_a_full_queue_refuses_and_a_client_that_has_gone_is_not_served():
     assert done == ["kept"]
     worker.close()
     assert not worker.thread.is_alive()
+
+
+def test_a_job_is_followed_as_it_tells_and_ends_when_nobody_follows():
+    def counting(job):
+        for number in range(100_000):
+            job.tell(number)
+            time.sleep(0.001)
+
+    async def followed(do, most):
+        worker, found = work.Worker(), []
+        job = worker.give(do)
+        async with aclosing(work.followed(job, asyncio.Event())) as told:
+            async for one in told:
+                found.append(one)
+                if len(found) == most:
+                    break
+        worker.close(10.0)
+        assert not worker.thread.is_alive()
+        return found, job
+
+    found, job = asyncio.run(followed(counting, 3))
+    assert found == [0, 1, 2]
+    with pytest.raises(work.Cancelled):
+        job.result.result(10)
+    found, job = asyncio.run(followed(lambda job: [job.tell(number) for number in range(7)] and "done", 99))
+    assert (found, job.result.result(10)) == (list(range(7)), "done")
 
 
 def test_a_port_that_is_taken_is_told(own_errors):

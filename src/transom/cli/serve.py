@@ -1,6 +1,7 @@
 """`transom serve`: the local page."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,13 +30,14 @@ def run(
 
     Example: transom serve run.safetensors
     """
-    from transom.serve.server import LOOPBACK, serve
+    from transom.serve.server import LOOPBACK, bound, serve
 
     if host not in LOOPBACK and not allow_remote:
         raise Misfit(
             f"--host {host} would let other machines in; add --allow-remote if that is meant, and give the address with"
             " its token only to those who may"
         )
+    bound(host, port).close()  # a port that is taken is told before anything is loaded
     serve(opened_studio(file, model), host, port, lambda address: tell(address, browser, as_json))
 
 
@@ -74,10 +76,19 @@ def is_replay(file: Path) -> bool:
 
 def tell(address: str, browser: bool, as_json: bool) -> None:
     """The address, on standard output; and in a browser, where one can be opened."""
+    seen = browser and sys.stdout.isatty() and has_screen() and opens(address)
+    where = "the page is open in your browser, and at" if seen else "open this address in a browser"
+    typer.echo(f"{where} (the token in it is its key: keep it to yourself; Ctrl-C ends the page):", err=True)
     typer.echo(json.dumps({"address": address}) if as_json else address)
     sys.stdout.flush()
-    typer.echo("Ctrl-C ends it; the address is the key, so keep it to yourself", err=True)
-    if browser and sys.stdout.isatty():
-        import webbrowser
 
-        webbrowser.open(address)
+
+def has_screen() -> bool:
+    """Whether a browser would have a window: one that draws in this terminal would take it over."""
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def opens(address: str) -> bool:
+    import webbrowser
+
+    return webbrowser.open(address)

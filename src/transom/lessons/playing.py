@@ -17,11 +17,30 @@ EDGES = {"scores", "scaled", "capped", "biased", "masked", "weights"}
 
 
 @dataclass(frozen=True)
+class Part:
+    """A paragraph, which may be wrapped anywhere, or a line of figures, which may not."""
+
+    text: str
+    prose: bool = False
+    indents: tuple[str, str] = ("", "")  # of a paragraph's first line, and of the others
+
+    @property
+    def lines(self) -> list[str]:
+        if not self.prose:
+            return [self.text]
+        return wrap(self.text, WIDTH, initial_indent=self.indents[0], subsequent_indent=self.indents[1])
+
+
+@dataclass(frozen=True)
 class Page:
     """What is shown at a time."""
 
     title: str
-    lines: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return tuple(line for part in self.parts for line in part.lines)
 
 
 def pages(lesson: Lesson) -> Iterator[Page]:
@@ -35,16 +54,16 @@ def pages(lesson: Lesson) -> Iterator[Page]:
             yield Page(heading(step, case.steps), tuple(drawn(step)))
         if claims:
             title = "What this proves" if not case.name else f"What “{case.name}” proves"
-            yield Page(title, tuple(line for claim in claims for line in told(finding(lesson, claim))))
+            yield Page(title, tuple(part for claim in claims for part in told(finding(lesson, claim))))
     if lesson.closing:
         yield Page("To take away", tuple(paragraphs(lesson.closing)))
 
 
-def paragraphs(text: str) -> Iterator[str]:
+def paragraphs(text: str) -> Iterator[Part]:
     for place, part in enumerate(text.split("\n\n")):
         if place:
-            yield ""
-        yield from wrap(" ".join(part.split()), WIDTH)
+            yield Part("")
+        yield Part(" ".join(part.split()), prose=True)
 
 
 def shown(case: Case, claims: list[Claim]) -> Iterator[Step]:
@@ -63,16 +82,16 @@ def heading(step: Step, steps: Steps) -> str:
     return f"{step.name}{place}: {step.title}"
 
 
-def drawn(step: Step, digits: int = 4) -> Iterator[str]:
+def drawn(step: Step, digits: int = 4) -> Iterator[Part]:
     """A step as a table, and one of its numbers worked out."""
     if step.equation:
-        yield f"   {step.equation}"
-    yield from table(step, digits)
+        yield Part(f"   {step.equation}")
+    yield from map(Part, table(step, digits))
     if step.how is not None and step.values.size:
         place = opened(step)
         cell = step.cell(*place)
         if cell.kind not in ("given", "measured", "unchanged", "masked"):
-            yield from wrap(f"{cell.what}: {cell.written(digits, most=6)}", WIDTH, initial_indent="   ")
+            yield Part(f"{cell.what}: {cell.written(digits, most=6)}", prose=True, indents=("   ", ""))
 
 
 def opened(step: Step) -> tuple[int, int]:
@@ -100,22 +119,22 @@ def table(step: Step, digits: int) -> Iterator[str]:
         yield f"   … and {' and '.join(hidden)}"
 
 
-def told(finding: Finding) -> Iterator[str]:
+def told(finding: Finding) -> Iterator[Part]:
     """A claim, what is computed, and for a slip the cause of it."""
     mark = {"right": "✓", "slip": "✗", "wrong": "✗ WRONG", "no slip": "✗ NOT A SLIP"}[finding.verdict]
     claim = finding.claim
     if claim.says:
-        yield from wrap(f"{mark} {claim.says}", WIDTH, subsequent_indent="  ")
+        yield Part(f"{mark} {claim.says}", prose=True, indents=("", "  "))
         mark = " "
     if claim.value is None:
         bounds = ((">", claim.above), ("<", claim.below))
         asked = " and ".join(f"{sign} {bound}" for sign, bound in bounds if bound is not None)
-        yield f"{mark} {named(claim)} = {number(float(finding.found.values.ravel()[0]), 4)} ({asked})"
+        yield Part(f"{mark} {named(claim)} = {number(float(finding.found.values.ravel()[0]), 4)} ({asked})")
         return
     for place, line in enumerate(figures(claim, finding)):
-        yield f"{mark if place == 0 else ' ' * len(mark)} {line}"
+        yield Part(f"{mark if place == 0 else ' ' * len(mark)} {line}")
     for words in finding.causes.values():
-        yield from wrap(f"why: {words}", WIDTH, initial_indent="  ", subsequent_indent="  ")
+        yield Part(f"why: {words}", prose=True, indents=("  ", "  "))
 
 
 def figures(claim: Claim, finding: Finding) -> Iterator[str]:

@@ -61,6 +61,8 @@ def answering(desk: Desk, route: Route) -> Any:
     async def endpoint(request: "Request") -> "Response":
         from starlette.responses import JSONResponse, Response, StreamingResponse
 
+        if route.streams and streams.locked():
+            return JSONResponse({"error": "too many streams are open; close a page"}, 429, {"Retry-After": "1"})
         try:
             given = await route.give(desk, request)
         except Misfit as error:
@@ -76,9 +78,6 @@ def answering(desk: Desk, route: Route) -> Any:
             return JSONResponse({"error": "a fault of Transom's own; what transom serve printed tells more"}, 500)
         if isinstance(given, Answer):
             return responded(request, given)
-        if streams.locked():
-            await given.aclose()
-            return JSONResponse({"error": "too many streams are open"}, 429, {"Retry-After": "1"})
         return StreamingResponse(
             limited(events(given), streams), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )

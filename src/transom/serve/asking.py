@@ -2,15 +2,16 @@
 
 import json
 import tempfile
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transom.names import Misfit
 from transom.serve.cache import Answer
-from transom.serve.fields import AskEffects, AskKnockOut, AskPicture, AskStrongest
+from transom.serve.comparing import runnable
+from transom.serve.fields import AskEffects, AskPicture, AskStrongest
 
 if TYPE_CHECKING:
-    from transom.lens import Sight, Trace
+    from transom.lens import Sight
     from transom.serve.studio import Run, Studio
     from transom.serve.work import Job
 
@@ -25,42 +26,40 @@ KINDS = {
     "dot": "text/plain; charset=utf-8",
 }
 OF_ALL = ("heads", "entropy", "context")  # views of a whole run
-MOVED = 8  # words whose probability changed most
+ALMOST_ALL = 0.999  # of a row: less is not all that a row without a choice gives
+QUICKLY_CARRIED = 2**27  # weights of a trace up to which its heads are compared by what they carry
 
 
 def strongest(run: "Run", index: int, asked: AskStrongest, job: "Job") -> dict[str, Any]:
-    """The strongest arrows of a head, strongest first; rows that look at one key alone tell nothing and come last."""
+    """The strongest arrows of a head, strongest first."""
     name, sight = run.attention(index)
-    top = sight.top(k=2)
+    pyramid = run.pyramid(index, asked.head)
+    pyramid.lay(told=lambda share: job.wanted())
+    found, labels = pyramid.strongest(asked.count, asked.sink), run.trace.labels(name)
     job.wanted()
-    weights, keys = top.weights[0, asked.head], top.keys[0, asked.head]
-    second = (keys[:, 0] == 0) & (keys.shape[1] > 1) if not asked.sink else keys[:, 0] < 0
-    best = weights[:, 0].where(~second, weights[:, -1])
-    places = keys[:, 0].where(~second, keys[:, -1])
-    order = best.argsort(descending=True)[: asked.count].tolist()
-    labels = run.trace.labels(name)
-    return {
-        "edges": [
-            {
-                "query": row,
-                "key": int(places[row]),
-                "weight": float(best[row]),
-                "from": labels.reads[row],
-                "at": labels.at[int(places[row])],
-            }
-            for row in order
-            if int(places[row]) >= 0
-        ]
-    }
+    arrows = zip(found.rows.tolist(), found.keys.tolist(), found.weights.tolist(), strict=True)
+    edges = [
+        {"query": row, "key": key, "weight": weight, "from": labels.reads[row], "at": labels.at[key]}
+        for row, key, weight in arrows
+    ]
+    return {"edges": sorted(edges, key=lambda edge: alone(sight, asked.head, edge))}
+
+
+def alone(sight: "Sight", head: int, edge: dict[str, Any]) -> bool:
+    """Whether a row looks at one key because it may see no other, as the first of a masked attention: it comes last."""
+    if edge["weight"] < ALMOST_ALL:
+        return False
+    return int(sight.scores(batch=0, head=head, rows=edge["query"]).isfinite().sum()) == 1
 
 
 def heads(run: "Run", job: "Job") -> dict[str, Any]:
     """Every head with its measures."""
     from transom.lens.measuring.heads import heads as measured
+    from transom.lens.measuring.measures import HEADS, spoken
 
-    found = measured(run.trace)
-    job.wanted()
-    return json.loads(found.json())
+    found = measured(run.trace, progress=lambda done, of: job.wanted())
+    meanings = {name: {"spoken": spoken(name), "meaning": measure.meaning} for name, measure in HEADS.items()}
+    return json.loads(found.json()) | {"measures": meanings}
 
 
 def picture(studio: "Studio", run: "Run", index: int, view: str, asked: AskPicture) -> Answer:
@@ -101,34 +100,6 @@ def disposition(view: str, kind: str) -> dict[str, str]:
     return {} if kind == "json" else {"Content-Disposition": f'attachment; filename="{view}.{kind}"'}
 
 
-def knocked_out(studio: "Studio", run: "Run", asked: AskKnockOut) -> dict[str, Any]:
-    """The run again without some edges: what was likely next before and after, row by row, where it changed."""
-    import torch
-
-    from transom.lens.asking.knock_out import knock_out
-
-    model, fed = runnable(studio, run)
-    edges = [(edge.layer, edge.head, edge.query, edge.key) for edge in asked.edges]
-    before = model.run(fed)
-    with knock_out(model.model, edges=edges, how=asked.how):
-        after = model.run(fed)
-    shares = [one[0].float().softmax(dim=-1) if model.kind != "encoder" else one[0].float() for one in (before, after)]
-    if model.kind == "encoder":
-        return {"change": float((shares[1] - shares[0]).norm()), "rows": []}
-    gap = (shares[0] * (shares[0].clamp_min(1e-30).log() - shares[1].clamp_min(1e-30).log())).sum(dim=-1)
-    rows = []
-    for row in range(len(gap)):
-        moved = (shares[1][row] - shares[0][row]).abs().topk(min(MOVED, shares[0].shape[1])).indices
-        moved = torch.cat([shares[0][row].topk(1).indices, moved]).unique().tolist()
-        words = model.strings(moved)
-        listed = [
-            {"token": word, "before": float(shares[0][row, one]), "after": float(shares[1][row, one])}
-            for word, one in zip(words, moved, strict=True)
-        ]
-        rows.append({"row": row, "kl": float(gap[row]), "words": sorted(listed, key=lambda one: -one["before"])})
-    return {"change": float(gap.sum()), "rows": rows}
-
-
 def effects(studio: "Studio", run: "Run", index: int, asked: AskEffects, job: "Job") -> dict[str, Any]:
     """The strongest arrows of one row with weight, norm, contribution, and the real effect of taking each out."""
     from transom.lens.asking.effect import effect
@@ -154,22 +125,15 @@ def effects(studio: "Studio", run: "Run", index: int, asked: AskEffects, job: "J
 
 
 def telling(studio: "Studio", run: "Run", job: "Job") -> dict[str, Any]:
-    """The head without which the model would say something else most; a translator.s looks at the source."""
-    from transom.lens.asking.matter import most_telling
+    """The head to look at first, by the rule of `transom see`; of a long trace without its model there is none."""
+    from transom.lens.asking.matter import most_telling, told_first
 
-    model, fed = runnable(studio, run)
-    layer, head = most_telling(model.model, fed.inputs, crossing(run.trace), lambda done, of: job.wanted())
-    return {"attention": run.trace.names.index(layer), "layer": layer, "head": head}
-
-
-def crossing(trace: "Trace") -> "Trace":
-    """The attentions from target to source alone; all of them where there are none."""
-    from transom.lens import Trace
-    from transom.lens.labels import is_cross
-
-    found = Trace(trace.tokens, trace.targets)
-    found.seen = [(name, sight) for name, sight in trace.seen if is_cross(name)] or trace.seen
-    return found
+    first = told_first(run.trace)
+    model, inputs = (studio.model.model, run.fed.inputs) if run.fed is not None else (None, None)
+    if model is None and sum(prod(sight.problem.whole) for sight in first) > QUICKLY_CARRIED:
+        return {"attention": None}
+    found = most_telling(model, inputs, first, lambda done, of: job.wanted())
+    return {"attention": run.trace.names.index(found.layer), **found._asdict()}
 
 
 def read_at(run: "Run", name: str, row: int) -> Any:
@@ -189,12 +153,6 @@ def read_at(run: "Run", name: str, row: int) -> Any:
         return rows.gather(2, written.expand(len(rows), -1)[..., None]).sum(dim=(1, 2))
 
     return likelihood
-
-
-def runnable(studio: "Studio", run: "Run") -> tuple[Any, Any]:
-    if studio.model is None or run.fed is None:
-        raise Misfit("arrows are knocked out of a model that runs, but a trace is open; start with --model for that")
-    return studio.model, run.fed
 
 
 def on_file(run: "Run") -> bytes:

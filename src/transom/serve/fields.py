@@ -15,10 +15,18 @@ Pool = Literal["max", "mean"]
 
 
 class AskRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A text through the model; a target for an encoder–decoder that should not write its own."""
+    """A text through the model; a target for an encoder–decoder that should not write its own, or how many tokens a
+    decoder is to write on."""
 
     text: Text
     target: Text | None = None
+    more: Annotated[int, msgspec.Meta(ge=0, le=256)] = 0
+
+
+class AskBeside(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Another run, to be laid beside this one."""
+
+    other: Annotated[str, msgspec.Meta(max_length=16)]
 
 
 class AskTile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -31,7 +31,10 @@ def lesson(number: int, own: "Lesson | None") -> dict[str, Any]:
     from transom.lessons.playing import pages
 
     one = chosen(number, own)
-    told = [{"title": page.title, "lines": list(page.lines)} for page in pages(one)]
+    told = [
+        {"title": page.title, "parts": [{"text": part.text, "prose": part.prose} for part in page.parts]}
+        for page in pages(one)
+    ]
     return {"number": number, "title": one.title, "pages": told, "steps": steps(number, own)}
 
 

@@ -3,14 +3,16 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from transom.serve import asking, learning, tiles
+from transom.serve import asking, comparing, learning, tiles
 from transom.serve.cache import Answer, Cache
 from transom.serve.fields import (
+    AskBeside,
     AskEffects,
     AskFrames,
     AskKnockOut,
@@ -23,22 +25,24 @@ from transom.serve.fields import (
     from_query,
 )
 from transom.serve.studio import Run, Studio
-from transom.serve.work import Job, Worker, awaited
+from transom.serve.work import Job, Worker, awaited, followed
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-HEARTBEAT = 0.25  # seconds between two looks at how far something is
-
 
 @dataclass(frozen=True)
 class Route:
-    """A way in. `give` has the desk and the request, and gives an Answer."""
+    """A way in. `give` has the desk and the request, and gives an Answer, or events where it says so."""
 
     method: str
     path: str
     give: Callable[["Desk", "Request"], Awaitable[Any]]
     about: str
+
+    @property
+    def streams(self) -> bool:
+        return self.about.endswith("(events)")
 
 
 class Desk:
@@ -47,7 +51,6 @@ class Desk:
     def __init__(self, studio: Studio, worker: Worker | None = None, cache: Cache | None = None) -> None:
         self.studio, self.worker, self.cache = studio, worker or Worker(), cache or Cache()
         self.closing = asyncio.Event()
-        self.shares: dict[tuple[str, int, int], float] = {}
         studio.forgotten = self.cache.forget
 
     async def done(self, request: "Request", work: Callable[[Job], Any]) -> Any:
@@ -73,8 +76,23 @@ async def state(desk: Desk, request: "Request") -> Answer:
 
 async def start_run(desk: Desk, request: "Request") -> Answer:
     asked = from_body(AskRun, await request.body())
-    run = await desk.done(request, lambda job: desk.studio.look(asked.text, asked.target))
+    run = await desk.done(request, lambda job: desk.studio.look(asked, lambda token: job.wanted()))
     return as_json(run.told())
+
+
+async def writing(desk: Desk, request: "Request") -> AsyncIterator[dict[str, Any]]:
+    """The same as events: each token when the model has chosen it, and the run when all of it has been watched."""
+    asked = from_body(AskRun, await request.body())
+    job = desk.worker.give(lambda job: desk.studio.look(asked, job.tell))
+
+    async def events() -> AsyncIterator[dict[str, Any]]:
+        async with aclosing(followed(job, desk.closing)) as told:
+            async for one in told:
+                yield one
+        if job.result.done():
+            yield {"ready": True, "run": job.result.result().told()}
+
+    return events()
 
 
 async def one_run(desk: Desk, request: "Request") -> Answer:
@@ -95,28 +113,17 @@ async def overview(desk: Desk, request: "Request") -> AsyncIterator[dict[str, An
     run, index = desk.run(request), request.path_params["attention"]
     asked = from_query(AskTile, request.query_params.multi_items())
     pyramid = run.pyramid(index, asked.head)
-    share = [0.0]
-
-    def work(job: Job) -> None:
-        def told(done: float) -> None:
-            share[0] = done
-            job.wanted()
-
-        pyramid.lay(told)
-
-    job = desk.worker.give(work)
     shape = {"top": pyramid.top, "sizes": pyramid.sizes, "floor": pyramid.floor_level}
+    job = desk.worker.give(lambda job: pyramid.lay(lambda share: job.tell({"share": round(share, 4), **shape})))
 
     async def events() -> AsyncIterator[dict[str, Any]]:
-        try:
-            while not job.result.done() and not desk.closing.is_set():
-                yield {"share": round(share[0], 4), **shape}
-                await asyncio.wait({asyncio.wrap_future(job.result)}, timeout=HEARTBEAT)
-            if job.result.done():
-                job.result.result()
-                yield {"share": 1.0, "ready": True, **shape}
-        finally:
-            job.gone.set()
+        yield {"share": 0.0, **shape}
+        async with aclosing(followed(job, desk.closing)) as told:
+            async for one in told:
+                yield one
+        if job.result.done():
+            job.result.result()
+            yield {"share": 1.0, "ready": True, **shape}
 
     return events()
 
@@ -150,7 +157,13 @@ async def picture(desk: Desk, request: "Request") -> Answer:
 async def knock_out(desk: Desk, request: "Request") -> Answer:
     asked = from_body(AskKnockOut, await request.body())
     run = desk.run(request)
-    return as_json(await desk.done(request, lambda job: asking.knocked_out(desk.studio, run, asked)))
+    return as_json(await desk.done(request, lambda job: comparing.knocked_out(desk.studio, run, asked)))
+
+
+async def beside(desk: Desk, request: "Request") -> Answer:
+    asked = from_query(AskBeside, request.query_params.multi_items())
+    run, other = desk.run(request), desk.studio.run(asked.other)
+    return as_json(await desk.done(request, lambda job: comparing.beside(desk.studio, run, other)))
 
 
 async def effects(desk: Desk, request: "Request") -> Answer:
@@ -205,10 +218,12 @@ ROUTES = (
     Route("GET", "/api/replay/frames", replayed, "one head's weights at every recorded update"),
     Route("GET", "/api/state", state, "what is open: the model, and the runs so far"),
     Route("POST", "/api/runs", start_run, "a text through the model; answers with the run"),
+    Route("POST", "/api/writing", writing, "the same, token by token while it is written, and then the run (events)"),
     Route("GET", RUN, one_run, "one run: its words, what was likely, and its attentions"),
     Route("GET", RUN + "/heads", heads, "every head with its measures"),
-    Route("GET", RUN + "/telling", telling, "the head whose arrows matter most, found by taking each out"),
+    Route("GET", RUN + "/telling", telling, "the head to look at first, by the rule of transom see"),
     Route("POST", RUN + "/knock_out", knock_out, "the run again without some arrows or heads, and what changed"),
+    Route("GET", RUN + "/beside", beside, "what came out of this run and of another one, row by row"),
     Route("GET", RUN + "/trace", trace_file, "the run as one safetensors file, to keep or to send"),
     Route("GET", ONE + "/overview", overview, "how far a head's whole map is worked out (events)"),
     Route("GET", ONE + "/tile", tile, "a tile of a head's map at some zoom (bytes)"),

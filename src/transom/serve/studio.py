@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from transom.names import Misfit
+from transom.serve.fields import AskRun
 
 if TYPE_CHECKING:
     from transom.lens import Sight, Trace
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
     from transom.lens.replay import Replay
     from transom.lessons import Lesson
 
+Told = Callable[[dict[str, Any]], object]
 MOST_RUNS = 8
 MOST_PYRAMIDS = 8
+MOST_NUMBERS = 2**26  # of all floors of a run's maps together
 ALL_TRIED = 2**24  # weights of a head up to which every row of a receipt is tried
 TRIED_ROWS = 64
 LIKELY = 5  # of the words that could come next, so many are told
@@ -43,10 +46,14 @@ class Run:
         _, sight = self.attention(index)
         if (index, head) not in self.pyramids:
             self.pyramids[index, head] = Pyramid(sight, head)
-            while len(self.pyramids) > MOST_PYRAMIDS:
-                self.pyramids.popitem(last=False)
         self.pyramids.move_to_end((index, head))
+        while len(self.pyramids) > MOST_PYRAMIDS or (len(self.pyramids) > 1 and self.numbers > MOST_NUMBERS):
+            self.pyramids.popitem(last=False)
         return self.pyramids[index, head]
+
+    @property
+    def numbers(self) -> int:
+        return sum(one.floor.numbers for one in self.pyramids.values() if one.floor is not None)
 
     def told(self) -> dict[str, Any]:
         """The run as JSON: its words, and what attentions there are."""
@@ -101,7 +108,7 @@ class Studio:
         self.count = 0
         self.forgotten: Callable[[str], None] = lambda number: None
         if trace is not None:
-            self.add(trace, words_of(trace) | {"text": None, "output": None, "seconds": None})
+            self.add(trace, words_of(trace) | {"text": None, "seconds": None})
 
     def add(self, trace: "Trace", said: dict[str, Any]) -> Run:
         self.count += 1
@@ -116,27 +123,43 @@ class Studio:
             raise Misfit(f"there is no run {number!r:.20} here; the last ones are {', '.join(self.runs) or 'none yet'}")
         return self.runs[number]
 
-    def look(self, text: str, target: str | None = None) -> Run:
-        """Run the model on a text and keep all of its attention."""
+    def look(self, asked: AskRun, told: Told | None = None) -> Run:
+        """Run the model on a text and keep all of its attention; `told` hears each token as soon as it is written."""
         from transom.lens import watch
 
         if self.model is None:
             raise Misfit("a trace is open, and no model to run; start transom serve with --model for that")
-        began = time.perf_counter()
-        fed = self.model.encode(text, target)
-        with watch(self.model.model, tokens=fed.tokens, targets=fed.targets or None) as trace:
+        began, ids = time.perf_counter(), []
+
+        def wrote(token: int) -> None:
+            ids.append(token)
+            if told is not None:
+                told({"token": self.model.strings([token])[0], "text": self.model.text(ids)})
+
+        fed, new = self.read(asked, wrote)
+        last = self.model.strings(new[-1:])  # written, but not read
+        with watch(self.model.model, tokens=[*fed.tokens, *last], targets=fed.targets or None) as trace:
             logits = self.model.run(fed)
         said = {
-            "text": text,
+            "text": asked.text,
             "tokens": fed.tokens,
             "targets": fed.targets,
-            "written": fed.written,
+            "written": fed.written or ([*fed.tokens[1:], *last] if self.model.kind == "decoder" else []),
+            "output": self.model.text(fed.target_ids[1:] or new),
             "likely": self.likely(logits, fed),
             "seconds": round(time.perf_counter() - began, 4),
         }
         run = self.add(trace, said)
         run.fed = fed
         return run
+
+    def read(self, asked: AskRun, wrote: Callable[[int], object]) -> tuple[Any, list[int]]:
+        """The text as the model takes it, with what it writes; and the tokens that a decoder wrote on."""
+        fed = self.model.encode(asked.text, asked.target, wrote)
+        if not asked.more:
+            return fed, []
+        new = self.model.continued(fed.ids, asked.more, wrote)
+        return self.model.fed([*fed.ids, *new[:-1]]), new
 
     def likely(self, logits: Any, fed: Any) -> list[list[dict[str, Any]]]:
         """For each row of a model that writes, the words it found likeliest to come next."""
@@ -157,10 +180,15 @@ class Studio:
 
 
 def summary(run: Run) -> dict[str, Any]:
-    return {"run": run.number, "text": run.said["text"], "attentions": len(run.trace.seen)}
+    return {
+        "run": run.number,
+        "text": run.said["text"],
+        "output": run.said["output"],
+        "attentions": len(run.trace.seen),
+    }
 
 
 def words_of(trace: "Trace") -> dict[str, Any]:
     """The words of a trace's first sequence; none where they were not kept."""
     tokens, targets = (words[0] if words else [] for words in (trace.tokens, trace.targets))
-    return {"tokens": tokens, "targets": targets, "written": [], "likely": []}
+    return {"tokens": tokens, "targets": targets, "written": [], "output": None, "likely": []}

@@ -3,7 +3,8 @@
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -24,6 +25,14 @@ class Job:
     def __init__(self, work: Callable[["Job"], Any]) -> None:
         self.work, self.result = work, Future()
         self.gone = threading.Event()
+        self.told: deque[Any] = deque()
+        self.heard: Callable[[], object] = lambda: None
+
+    def tell(self, one: Any) -> None:
+        """Something for whoever follows the work, while it goes on."""
+        self.wanted()
+        self.told.append(one)
+        self.heard()
 
     def wanted(self) -> None:
         """Called now and then by long work: ends it once nobody waits."""
@@ -88,6 +97,36 @@ async def awaited(job: Job, receive: Any) -> Any:
         leaving.cancel()
         if not waiting.done():
             waiting.cancel()
+
+
+async def followed(job: Job, closing: asyncio.Event) -> AsyncGenerator[Any, None]:
+    """What a job tells on its way, as it tells it; it is told to stop when nobody follows any more.
+
+    Ends once the job has given its result, or when all is to end.
+    """
+    loop, news = asyncio.get_running_loop(), asyncio.Event()
+
+    def heard(_: Any = None) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(news.set)
+
+    job.heard = heard
+    job.result.add_done_callback(heard)
+    ending = asyncio.ensure_future(closing.wait())
+    try:
+        while not closing.is_set():
+            done = job.result.done()  # looked at first: what it told before its end comes before its end
+            while job.told:
+                yield job.told.popleft()
+            if done:
+                return
+            waiting = asyncio.ensure_future(news.wait())
+            await asyncio.wait({waiting, ending}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            news.clear()
+    finally:
+        job.gone.set()
+        ending.cancel()
 
 
 async def disconnected(receive: Any) -> None:

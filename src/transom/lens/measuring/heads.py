@@ -1,6 +1,7 @@
 """Measuring heads: every attention of a trace gone through once, band by band, by all measures at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from transom.lens.sight import Sight
 from transom.lens.trace import Trace
 from transom.names import Misfit, spelled
 
+Progress = Callable[[int, int], None]
 Tokens = Sequence[Any] | Tensor | None  # words or ids, of one sequence or of each
 
 
@@ -30,6 +32,7 @@ def heads(
     targets: Tokens = None,
     real: Tensor | None = None,
     target_real: Tensor | None = None,
+    progress: Progress | None = None,
 ) -> HeadTable:
     """What each head of a run does, by the measures of HEADS: one row per layer and head.
 
@@ -38,8 +41,9 @@ def heads(
     targets       the same for what the decoder of an encoder–decoder reads
     real          (batch, token), True for real tokens; unless given, keys that nobody may look at are padding
     target_real   the same for the targets
+    progress      called now and then with the attentions that are done and all of them; it may raise to end the work
     """
-    return HeadTable.of(measured(trace, measures, tokens, targets, real, target_real))
+    return HeadTable.of(measured(trace, measures, tokens, targets, real, target_real, progress))
 
 
 def measured(
@@ -49,6 +53,7 @@ def measured(
     targets: Tokens = None,
     real: Tensor | None = None,
     target_real: Tensor | None = None,
+    progress: Progress | None = None,
 ) -> HeadSums:
     """The sums behind `heads`, which can be joined with those of other runs."""
     if not len(trace):
@@ -60,7 +65,8 @@ def measured(
         True: (trace.targets if targets is None else targets, target_real),
     }
     two_sided = any(is_cross(name) for name in trace.names)
-    for name, sight in trace.items():
+    told = progress or (lambda done, of: None)
+    for done, (name, sight) in enumerate(trace.items()):
         sizes, cross = whole(sight), is_cross(name)
         layer = found.layer(name, sizes[1], cross)
         own = sides[two_sided and in_decoder(name)]
@@ -69,7 +75,7 @@ def measured(
             add_statistics(layer, name, sight, had, own[1])
         else:
             line = line_of(name, sight, own, sides[False][1], cross)
-            add_bands(layer, name, sight, line, had)
+            add_bands(layer, name, sight, line, had, partial(told, done, len(trace)))
     return found
 
 
@@ -162,7 +168,9 @@ def numbered(name: str, sight: Sight, tokens: Tokens) -> Int[Tensor, "batch toke
     return torch.tensor(found).expand(batch, keys)
 
 
-def add_bands(layer: LayerSums, name: str, sight: Sight, line: Line, measures: list[str]) -> None:
+def add_bands(
+    layer: LayerSums, name: str, sight: Sight, line: Line, measures: list[str], told: Callable[[], None]
+) -> None:
     """Every band of an attention looked at once, by all measures."""
     count = sight.problem.whole[1]
     sums = {measure: torch.zeros(count, dtype=torch.float64, device=sight.Q.device) for measure in measures}
@@ -172,6 +180,7 @@ def add_bands(layer: LayerSums, name: str, sight: Sight, line: Line, measures: l
         raise Misfit(f"{name!r} cannot be measured, as some of its weights are NaN; look at what the model was given")
     with torch.no_grad():
         for band in bands(sight.problem):
+            told()
             if band.shape[3] == 0:
                 continue
             look = Look(sight, line, band, sight.log_weights(band))

@@ -24,8 +24,16 @@ export async function tile(path, fields, signal) {
   const response = await patient(address(path, fields), signal);
   const said = JSON.parse(response.headers.get("Tile"));
   const bytes = await response.arrayBuffer();
-  const numbers = said.type === "float32" ? new Float32Array(bytes) : Float32Array.from(new Uint16Array(bytes), (half) => fromHalf(half) * said.scale);
-  return { ...said, numbers };
+  return { ...said, numbers: said.type === "float32" ? new Float32Array(bytes) : widened(new Uint16Array(bytes), said.scale) };
+}
+
+// Every half precision number there is, so that a tile is widened by looking them up.
+let halves = null;
+function widened(bits, scale) {
+  halves ??= Float32Array.from({ length: 65536 }, (_, one) => fromHalf(one));
+  const numbers = new Float32Array(bits.length);
+  for (let i = 0; i < bits.length; i += 1) numbers[i] = halves[bits[i]] * scale;
+  return numbers;
 }
 
 // A busy server says when to come again.
@@ -41,16 +49,20 @@ export function fromHalf(bits) {
   return sign * (power === 0 ? part * 2 ** -24 : (1 + part / 1024) * 2 ** (power - 15));
 }
 
-// How far something is, until it is ready.
-export function progress(path, fields, told) {
-  return new Promise((ready, failed) => {
-    const stream = new EventSource(address(path, fields));
-    stream.onmessage = (event) => {
-      const said = JSON.parse(event.data);
+// What the server tells while it works, event by event, until it is ready; it stops working when the signal does.
+export async function stream(path, fields, told, signal, body = undefined) {
+  const asked = body === undefined ? { signal } : { signal, method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const response = await checked(await fetch(address(path, fields), asked)), reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ""; ;) {
+    const { value, done } = await reader.read();
+    if (done) throw new Error("the connection was lost; is transom serve still running?");
+    const events = (rest + value).split("\n\n");
+    rest = events.pop();
+    for (const event of events) {
+      const said = JSON.parse(event.slice(event.indexOf("data: ") + 6));
+      if (event.startsWith("event: failed")) throw new Error(said.error || "it was stopped");
+      if (said.ready) { await reader.cancel(); return said; }
       told(said);
-      if (said.ready) { stream.close(); ready(said); }
-    };
-    stream.addEventListener("failed", (event) => { stream.close(); failed(new Error(JSON.parse(event.data).error)); });
-    stream.onerror = () => { stream.close(); failed(new Error("the connection was lost; is transom serve still running?")); };
-  });
+    }
+  }
 }

@@ -61,14 +61,14 @@ export function opened(run) {
   state.set({ run: run.run, attention, head, row: same ? state.now.row : null, key: same ? state.now.key : null });
   state.dispatchEvent(new CustomEvent("change", { detail: new Set(["opened"]) }));
   say(`${run.attentions.length} attentions to look at`);
-  if (!same && open.studio.model) attempt(async () => telling(run.run, attention, head));
+  if (!same) attempt(async () => telling(run.run, attention, head));
 }
 
 // The head that matters most, unless the person has chosen another one meanwhile.
 async function telling(run, attention, head) {
   const found = await get(`/api/runs/${run}/telling`);
   const untouched = state.now.run === run && state.now.attention === attention && state.now.head === head && state.now.key === null;
-  if (untouched) { open.run.telling = found; state.set({ attention: found.attention, head: found.head }); }
+  if (untouched && found.attention !== null) { open.run.telling = found; state.set({ attention: found.attention, head: found.head }); }
 }
 
 async function begin() {

@@ -1,8 +1,8 @@
 // Does this arrow matter? Its numbers, and the model run again without it, or without the whole head.
 
 import { get, post } from "./api.js";
-import { attempt, attention, open, say, state } from "./state.js";
-import { make, number, percent, shown } from "./words.js";
+import { attempt, attention, nextWord, open, say, state } from "./state.js";
+import { make, named, number, percent, shown } from "./words.js";
 
 export class Asked {
   constructor() {
@@ -20,7 +20,7 @@ export class Asked {
     if (row === null || key === null) { this.result = null; this.place.replaceChildren(make("h2", {}, "Does it matter?"), make("p", { class: "hint" }, "Choose an arrow to take it out alone, or:"), off); return; }
     const found = await attempt(() => get(`/api/runs/${run}/${index}/weights`, { head, first_row: row, first_key: key, rows: 1, keys: 1 }));
     if (!found || state.now.row !== row || state.now.key !== key) return;
-    const [from, at] = [shown(found.rows[0]), shown(found.keys[0])];
+    const [from, at] = [named(found.rows[0], nextWord(row)), shown(found.keys[0])];
     const how = make("select", { "aria-label": "How to take it out" }, make("option", { value: "before" }, "before the softmax: others take over"), make("option", { value: "after" }, "after it: the weight is lost"));
     this.place.replaceChildren(make("h2", {}, `Does “${from}” → “${at}” matter?`),
       make("p", {}, make("dfn", { "data-word": "score" }, "score"), ` ${number(found.scores[0][0])} · `, make("dfn", { "data-word": "weight" }, "weight"), ` ${number(found.weights[0][0])}`),
@@ -33,7 +33,7 @@ export class Asked {
   beside(told, key) {
     const cells = (row) => [row.weight, row.norm, row.contribution, row.kl ?? Math.abs(row.change)].map((value) => make("td", {}, value === null ? "–" : number(value, 3)));
     const heads = [["weight", "weight"], ["norm", "norm"], ["share", "norm"], [told.rows[0]?.kl === null ? "effect on the whole text (nats)" : "effect (nats)", "knock-out"]];
-    return make("details", {}, make("summary", {}, `The strongest arrows from “${shown(told.from)}”, and what each was for`), make("div", { class: "scroll" }, make("table", {},
+    return make("details", {}, make("summary", {}, `The strongest arrows from “${named(told.from, nextWord(state.now.row))}”, and what each was for`), make("div", { class: "scroll" }, make("table", {},
       make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "looks at"), ...heads.map(([title, word]) => make("th", { scope: "col" }, make("dfn", { "data-word": word }, title))), make("th", { scope: "col" }, ""))),
       make("tbody", {}, told.rows.map((row) => make("tr", {}, make("th", { scope: "row" }, (row.key === key ? "▸ " : "") + shown(row.at)), ...cells(row), make("td", { class: "word" }, row.flag)))))),
       ...told.notes.map((note) => make("p", { class: "hint" }, note)));
@@ -57,7 +57,7 @@ export class Asked {
     return [
       make("p", {}, this.sentence(row)),
       make("div", { class: "scroll" }, make("table", {}, make("caption", { class: "hint" }, `What was expected after “${after}”`),
-        make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "token"), make("th", { scope: "col" }, "with it"), make("th", { scope: "col" }, "without"))), make("tbody", {}, lines))),
+        make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "token"), make("th", { scope: "col", class: "bars" }, "with it"), make("th", { scope: "col", class: "bars" }, "without"))), make("tbody", {}, lines))),
       make("p", { class: "hint" }, `All rows together moved by ${number(found.change)} nats (KL divergence).`),
     ];
   }
@@ -70,8 +70,9 @@ export class Asked {
   }
 }
 
-function bar(share, kind) {
+// A share as a bar: all bars of a column begin at one place, and the numbers stand in a column of their own.
+export function bar(share, kind) {
   const drawn = make("span", { class: `bar ${kind}`, "aria-hidden": "true" });
-  drawn.style.width = `${(6 * share).toFixed(2)}rem`;
-  return make("td", {}, drawn, ` ${percent(share)}`);
+  drawn.style.width = `${(100 * share).toFixed(2)}%`;
+  return make("td", { class: "bars" }, make("span", { class: "share" }, percent(share)), make("span", { class: "track" }, drawn));
 }

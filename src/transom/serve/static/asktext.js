@@ -1,79 +1,81 @@
-// <transom-ask-text>: a sentence to run, and what the model writes, word by word.
+// <transom-ask-text>: a sentence to run, and what the model writes, while it writes it.
 
-import { post } from "./api.js";
+import { stream } from "./api.js";
 import { opened } from "./app.js";
-import { attempt, calm, open, state } from "./state.js";
+import { attempt, open, state } from "./state.js";
 import { make, percent, shown } from "./words.js";
 
-const FIRST = "The little girl was reading an old book.";
-const PAUSE = 140; // milliseconds between two words
+const FIRST = "The little girl was reading an old book.", EMBEDDED = "the embedded translator";
 
 class AskText extends HTMLElement {
   connectedCallback() {
     this.off = [state.on(["studio", "opened"], () => this.show()), state.on(["row"], () => this.likely())];
   }
 
-  disconnectedCallback() { this.off.forEach((off) => off()); }
+  disconnectedCallback() { this.off.forEach((off) => off()); this.leaving?.abort(); }
 
   show() {
     const model = open.studio?.model;
     if (!model) { this.replaceChildren(make("p", { class: "hint" }, `Looking at ${open.studio?.name ?? "a trace"}; start transom serve without it to type sentences.`)); return; }
     if (!this.form) this.build(model);
-    if (open.run) this.reveal();
+    if (open.run) this.told();
     else if (!open.studio.runs.length && !open.studio.lesson && !open.studio.replay) this.run();
   }
 
   build(model) {
-    const two = model.kind === "encoder_decoder";
+    const two = model.kind === "encoder_decoder", inside = model.name === EMBEDDED;
     this.text = make("textarea", { rows: 2, id: "text", maxlength: 20000, spellcheck: "false" });
     this.text.value = FIRST;
-    this.text.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.form.requestSubmit(); });
-    this.target = two ? make("input", { id: "target", size: 50, placeholder: "the model writes its own" }) : null;
-    this.button = make("button", { class: "main", type: "submit" }, two ? "Translate and look" : "Look");
+    this.text.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); this.form.requestSubmit(); } });
+    this.target = two ? make("input", { id: "target", placeholder: "the model writes its own" }) : null;
+    this.more = model.kind === "decoder" ? make("input", { id: "more", type: "number", min: 0, max: 256, value: 12 }) : null;
+    this.label = two ? "Translate and look" : this.more ? "Write on and look" : "Look";
+    this.button = make("button", { class: "main", type: "submit" }, this.label);
     this.form = make("form", { class: "card", onsubmit: (event) => { event.preventDefault(); this.run(); } },
-      make("label", { for: "text" }, two ? "Your sentence, in English for the translator inside:" : "Your text:"), this.text,
-      make("div", { class: "row" }, this.button, make("span", { class: "hint" }, `${model.name}; Ctrl+Enter does the same`)),
+      make("label", { for: "text" }, inside ? "Your sentence, in English for the translator inside:" : "Your text:"), this.text,
+      make("div", { class: "row" }, this.button, this.more ? make("label", { for: "more" }, "tokens to write on ", this.more) : null, make("span", { class: "hint" }, `${model.name}; Ctrl+Enter does the same`)),
       two ? make("details", {}, make("summary", {}, "Compare with a translation of your own"), make("label", { for: "target" }, "What the decoder reads: "), this.target) : null);
-    this.output = make("p", { class: "written", lang: "fr", "aria-live": "polite" });
+    this.output = make("p", { class: "written", lang: inside ? "fr" : null, "aria-live": "polite", "aria-label": "What the model wrote" });
     this.next = make("p", { class: "hint" });
     this.replaceChildren(this.form, this.output, this.next);
   }
 
+  // Run the text; while it runs, the same button stops it.
   async run() {
-    this.button.disabled = true;
+    if (this.leaving) { this.leaving.abort(); return; }
+    this.leaving = new AbortController();
+    this.button.textContent = "Stop";
+    this.next.textContent = "";
+    this.write("");
     await attempt(async () => {
-      const run = await post("/api/runs", { text: this.text.value, target: this.target?.value || null });
+      const asked = { text: this.text.value, target: this.target?.value || null, more: Number(this.more?.value || 0) };
+      const { run } = await stream("/api/writing", {}, (said) => this.write(said.text), this.leaving.signal, asked);
       state.set({ row: null, key: null });
       opened(run);
     });
-    this.button.disabled = false;
+    this.leaving = null;
+    this.button.textContent = this.label;
   }
 
-  // The words one after another, as they were written; all at once for those who want no motion.
-  async reveal() {
-    if (this.of === open.run.run) return;
-    const mine = this.of = open.run.run;
-    const kept = state.now.row;
-    if (open.run.text) this.text.value = open.run.text;
-    this.output.replaceChildren();
-    const words = open.run.written.length ? open.run.written : [];
-    for (const [row, word] of words.entries()) {
-      if (this.of !== mine) return; // another run has begun
-      const one = make("span", { class: "new" }, word.startsWith("<") ? "" : word);
-      this.output.lastElementChild?.classList.remove("new");
-      this.output.append(one);
-      if (!calm() && kept === null) { state.set({ row }); await new Promise((done) => setTimeout(done, PAUSE)); }
-    }
-    if (this.of !== mine) return;
-    this.output.lastElementChild?.classList.remove("new");
-    state.set({ row: kept });
+  // What is written so far; what is new of it stands out.
+  write(text) {
+    const before = this.soFar && text.startsWith(this.soFar) ? this.soFar : "";
+    this.soFar = text;
+    this.output.replaceChildren(make("span", { class: "given" }, this.more ? `${this.text.value} ` : ""), before, make("span", { class: "new" }, text.slice(before.length)));
+  }
+
+  // All of it, once it has been watched.
+  told() {
+    if (this.of !== open.run.run && open.run.text) this.text.value = open.run.text;
+    this.of = open.run.run;
+    this.output.replaceChildren(make("span", { class: "given" }, this.more && open.run.output ? `${open.run.text} ` : ""), open.run.output ?? "");
     this.likely();
   }
 
   likely() {
-    const row = state.now.row ?? (open.run?.likely.length ?? 0) - 1, words = open.run?.likely[row];
-    if (!this.next || !words) return;
-    this.next.textContent = `After “${shown((open.run.targets.length ? open.run.targets : open.run.tokens)[row])}” the model expected: ${words.map((one) => `“${shown(one.token)}” ${percent(one.probability)}`).join(", ")}`;
+    const row = state.now.row ?? (open.run?.likely.length ?? 0) - 1, words = open.run?.likely[row], reads = open.run?.targets.length ? open.run.targets : open.run?.tokens;
+    if (!this.next) return;
+    this.next.textContent = words ? `After “${shown(reads[row])}” the model expected: ${words.map((one) => `“${shown(one.token)}” ${percent(one.probability)}`).join(", ")}` : "";
   }
 }
 

@@ -30,7 +30,8 @@ class Choose extends HTMLElement {
   telling() {
     const found = open.run.telling;
     if (!found || found.attention !== state.now.attention || found.head !== state.now.head) return null;
-    return make("span", { class: "hint" }, open.run.targets.length ? "Of all heads that look from the target at the source, this one matters most for this sentence." : "This head matters most for this text: without it, the model would say something else most.");
+    const among = attention().role === "cross" ? " from the target at the source" : "";
+    return make("span", { class: "hint" }, `Of ${found.compared} heads${among}, this one comes first: ${found.why}.`);
   }
 
   choose(index) { state.set({ attention: index, head: Math.min(state.now.head, open.run.attentions[index].heads - 1), row: null, key: null }); }

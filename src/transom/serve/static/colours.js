@@ -8,7 +8,8 @@ function between(points, share) {
   return points[first].map((from, i) => Math.round(from + (points[first + 1][i] - from) * part));
 }
 
-export const table = (diverging) => Uint8Array.from({ length: 256 * 3 }, (_, i) => between(diverging ? DIVERGING : BLUES, Math.floor(i / 3) / 255)[i % 3]);
+// 256 colours as pixels: red, green, blue and no transparency, in the order in which they lie in memory.
+export const table = (diverging) => new Uint32Array(Uint8ClampedArray.from(Array.from({ length: 256 }, (_, i) => [...between(diverging ? DIVERGING : BLUES, i / 255), 255]).flat()).buffer);
 
 // Black or white, whichever stands out more (WCAG's contrast ratio).
 export function inkOn(colour) {

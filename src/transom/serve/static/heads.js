@@ -3,12 +3,7 @@
 import { get } from "./api.js";
 import { cell } from "./colours.js";
 import { attempt, open, state } from "./state.js";
-import { make, number } from "./words.js";
-
-const MEASURES = {
-  entropy: "how widely it looks", entropy_without_sink: "the same, first token aside", sink: "share on the first token", previous: "share on the token before",
-  induction: "share on what followed the same token earlier", duplicate: "share on the same token earlier", distance: "tokens away, on average", confidence: "largest weight, on average", value_norm: "length of what it moves",
-};
+import { make, number, path } from "./words.js";
 
 class Heads extends HTMLElement {
   connectedCallback() {
@@ -17,24 +12,27 @@ class Heads extends HTMLElement {
     this.load();
   }
 
-  disconnectedCallback() { this.off(); this.offMeasure(); }
+  disconnectedCallback() { this.off(); this.offMeasure(); this.leaving?.abort(); }
 
   async load() {
-    const found = await attempt(() => get(`/api/runs/${state.now.run}/heads`));
-    if (found) { this.rows = found.heads; this.show(); }
+    this.leaving?.abort();
+    this.leaving = new AbortController();
+    this.replaceChildren(make("p", { class: "hint", role: "status" }, "Every head is being measured …"));
+    const found = await attempt(() => get(`/api/runs/${state.now.run}/heads`, {}, this.leaving.signal));
+    if (found) { [this.rows, this.measures] = [found.heads, found.measures]; this.show(); }
   }
 
   show() {
     if (!this.rows || !this.isConnected) return;
-    const names = Object.keys(MEASURES).filter((name) => this.rows.some((row) => row[name] !== null && row[name] !== undefined));
+    const names = Object.keys(this.measures).filter((name) => this.rows.some((row) => row[name] !== null && row[name] !== undefined));
     const chosen = names.includes(state.now.measure) ? state.now.measure : names[0];
     const sorted = [...this.rows].filter((row) => !this.only || row.layer.includes(this.only)).sort((one, other) => (other[chosen] ?? -Infinity) - (one[chosen] ?? -Infinity));
     const filter = make("input", { id: "only", value: this.only ?? "", placeholder: "encoder, 2, cross …", onchange: (event) => { this.only = event.target.value; this.show(); } });
-    this.replaceChildren(make("div", { class: "card" }, make("h2", {}, `All heads at a glance: ${MEASURES[chosen]}`), this.glance(chosen), make("div", { class: "row" }, make("label", { for: "only" }, "Only layers with"), filter),
+    this.replaceChildren(make("div", { class: "card" }, make("h2", {}, `All heads at a glance: ${this.measures[chosen].spoken}`), make("p", { class: "hint" }, `${this.measures[chosen].meaning}. The darker, the more; click a head to see its arrows.`), this.glance(chosen), make("div", { class: "row" }, make("label", { for: "only" }, "Only layers with"), filter),
       make("p", { class: "hint" }, "A dash: this cannot be said of this head (no token came twice, or it looks at another text)."),
-      make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "layer"), make("th", { scope: "col" }, "head"),
-        ...names.map((name) => make("th", { scope: "col", "aria-sort": name === chosen ? "descending" : "none", title: MEASURES[name] }, make("button", { onclick: () => state.set({ measure: name }) }, name.replaceAll("_", " ") + (name === chosen ? " ↓" : "")))))),
-      make("tbody", {}, sorted.map((row) => make("tr", {}, make("th", { scope: "row" }, row.layer), make("td", {}, make("button", { "aria-label": `open ${row.layer}, head ${row.head}`, onclick: () => this.open(row) }, String(row.head))),
+      make("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "All heads" }, make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "layer"), make("th", { scope: "col" }, "head"),
+        ...names.map((name) => make("th", { scope: "col", "aria-sort": name === chosen ? "descending" : "none", title: this.measures[name].meaning }, make("button", { onclick: () => state.set({ measure: name }) }, this.measures[name].spoken + (name === chosen ? " ↓" : "")))))),
+      make("tbody", {}, sorted.map((row) => make("tr", {}, make("th", { scope: "row" }, path(row.layer)), make("td", {}, make("button", { "aria-label": `open ${row.layer}, head ${row.head}`, onclick: () => this.open(row) }, String(row.head))),
         ...names.map((name) => make("td", {}, row[name] === null || row[name] === undefined ? "–" : number(row[name], 3))))))))));
   }
 
@@ -42,10 +40,10 @@ class Heads extends HTMLElement {
     const layers = Object.groupBy(this.rows, (row) => row.layer), values = this.rows.map((row) => row[measure]).filter((value) => value !== null && value !== undefined);
     const [low, high] = [Math.min(...values), Math.max(...values)], widest = Math.max(...Object.values(layers).map((one) => one.length));
     const grid = make("div", { class: "head-grid" });
-    grid.style.gridTemplateColumns = `max-content repeat(${widest}, minmax(2.4rem, 4rem))`;
-    grid.append(make("span"), ...Array.from({ length: widest }, (_, head) => make("span", { class: "number" }, `head ${head}`)));
+    grid.style.gridTemplateColumns = `minmax(4rem, max-content) repeat(${widest}, minmax(2.4rem, 4rem))`;
+    grid.append(make("span"), ...Array.from({ length: widest }, (_, head) => make("span", { class: "number" }, make("span", { class: "wide" }, "head "), String(head))));
     for (const [layer, rows] of Object.entries(layers)) {
-      grid.append(make("span", {}, layer));
+      grid.append(path(layer));
       for (let i = 0; i < widest; i += 1) grid.append(rows[i] ? this.one(rows[i], measure, low, high) : make("span"));
     }
     return make("div", { class: "scroll" }, grid);

@@ -38,9 +38,20 @@ class Learn extends HTMLElement {
     this.replaceChildren(make("div", { class: "card" },
       make("div", { class: "row" }, make("button", { onclick: () => state.set({ lesson: null, step: 0 }) }, "All lessons"), make("button", { disabled: step === 0, onclick: () => move(-1) }, "← Back"),
         make("button", { class: "main", disabled: step === pages.length - 1, onclick: () => move(1) }, "Next →"), make("span", { class: "hint" }, `${title} · ${step + 1} of ${pages.length}`)),
-      make("h2", {}, page.title), make("pre", { class: "told" }, page.lines.join("\n")),
+      make("h2", {}, page.title), panel?.equation ? make("p", { class: "sum" }, panel.equation) : null, ...told(page.parts.filter((part) => !panel || part.prose)),
       panel ? make("div", { class: "scroll" }, grid(panel, (i, j) => { sum.textContent = panel.opens?.[i]?.[j] ?? ""; })) : null, panel ? sum : null));
   }
+}
+
+// Prose as paragraphs, in the page's own type; figures line by line, so that columns stay columns.
+function told(parts) {
+  const blocks = [];
+  for (const { text, prose } of parts) {
+    if (!prose && !text) continue;
+    if (!prose && blocks.at(-1)?.prose === false) blocks.at(-1).lines.push(text);
+    else blocks.push({ prose, lines: [text] });
+  }
+  return blocks.map((block) => make(block.prose ? "p" : "pre", { class: "told" }, block.lines.join("\n")));
 }
 
 customElements.define("transom-learn", Learn);

@@ -1,11 +1,13 @@
 // <transom-map>: a head's whole attention, to zoom into like a street map, down to single weights.
 
-import { get, progress, tile } from "./api.js";
+import { get, stream, tile } from "./api.js";
+import { Beside } from "./beside.js";
 import { table } from "./colours.js";
+import { labels, ticks } from "./maplabels.js";
 import { attempt, attention, keyWords, rowWords, say, state } from "./state.js";
-import { make, number, shown } from "./words.js";
+import { make, number, shown, signs } from "./words.js";
 
-const TILE = 256, TALL = 560, MARGIN = 92, LABELS_FROM = 17, NUMBERS_FROM = 44, MOST_TILES = 160;
+const TILE = 256, TALLEST = 560, LARGEST = 64, LOWEST = 240, NARROW = 480, MOST_SIGNS = 2000, LABELS_FROM = 17, NUMBERS_FROM = 44, MOST_TILES = 160, NEW_TILES = 3, PLACE_PAUSE = 200;
 
 class AttentionMap extends HTMLElement {
   connectedCallback() {
@@ -19,8 +21,7 @@ class AttentionMap extends HTMLElement {
   disconnectedCallback() { this.off(); this.resized.disconnect(); this.leaving?.abort(); }
 
   build() {
-    this.canvas = make("canvas", { tabindex: 0, role: "application", "aria-label": "Map of attention: arrow keys move, plus and minus zoom, Enter reads the cell in the middle", height: TALL });
-    this.canvas.style.height = `${TALL}px`;
+    this.canvas = make("canvas", { tabindex: 0, role: "application", "aria-label": "Map of attention: arrow keys move, plus and minus zoom, Enter reads the cell in the middle" });
     this.said = make("p", { class: "hint", "aria-hidden": "true" }, " ");
     this.waiting = make("progress", { max: 1, value: 0, hidden: true, "aria-label": "working out the whole map" });
     this.pool = make("select", { "aria-label": "What a cell shows", onchange: () => this.again() }, make("option", { value: "max" }, "largest weight of a cell"), make("option", { value: "mean" }, "mean weight of a cell"));
@@ -28,11 +29,13 @@ class AttentionMap extends HTMLElement {
     this.logs = make("input", { type: "checkbox", id: "logs", onchange: () => this.ask() });
     this.find = make("input", { id: "find", size: 12, placeholder: "a token", oninput: () => this.search() });
     this.found = make("ul", { class: "list", "aria-label": "Places" });
-    this.against = make("select", { "aria-label": "Compare with", onchange: () => this.again() });
+    this.signs = make("p", { class: "hint" });
+    this.other = new Beside();
+    this.against = make("select", { "aria-label": "Compare with", onchange: () => this.compare() });
     const button = (label, title, act) => make("button", { "aria-label": title, title, onclick: act }, label);
     this.replaceChildren(make("div", { class: "card" }, make("div", { class: "row" }, button("+", "Zoom in", () => this.zoom(2)), button("−", "Zoom out", () => this.zoom(0.5)), button("all", "The whole map", () => this.whole()), this.pool,
       make("label", {}, this.sink, " ", make("dfn", { "data-word": "sink" }, "first token"), " shown"), make("label", {}, this.logs, " log scale"), make("label", {}, "compare with ", this.against), this.legend()), this.waiting,
-      make("div", { class: "beside" }, make("div", {}, this.canvas, this.said), make("div", {}, make("label", { for: "find" }, "Find "), this.find, make("h2", {}, "Strongest arrows"), this.found))));
+      make("div", { class: "beside" }, make("div", {}, this.canvas, this.said, this.signs), make("div", {}, make("label", { for: "find" }, "Find "), this.find, make("h2", {}, "Strongest arrows"), this.found))), this.other.place);
     this.listen();
   }
 
@@ -71,11 +74,22 @@ class AttentionMap extends HTMLElement {
   }
 
   // Where on the map a point of the canvas is, in keys across and rows down.
-  at(event) { return { x: this.x + (event.offsetX - MARGIN - this.wide / 2) / this.scale, y: this.y + (event.offsetY - MARGIN / 2 - this.tall / 2) / this.scale }; }
+  at(event) { return { x: this.x + (event.offsetX - this.margin - this.wide / 2) / this.scale, y: this.y + (event.offsetY - this.above - this.tall / 2) / this.scale }; }
 
-  get wide() { return this.canvas.clientWidth - MARGIN; }
+  get wide() { return this.canvas.clientWidth - this.margin; }
 
-  get tall() { return TALL - MARGIN / 2; }
+  get tall() { return this.high - this.above; }
+
+  // On a small screen the map leaves room for what is around it; a small map takes no more than it needs.
+  get high() { return Math.min(clamp(0.7 * innerHeight, LOWEST, TALLEST), this.rows ? this.rows * Math.min(LARGEST, this.fitting) + this.above + 4 : TALLEST); }
+
+  // The scale at which all keys fit in, with room for the last one's label.
+  get fitting() { return (this.wide - 34) / this.keys; }
+
+  // Room for labels: of the rows, and of the columns.
+  get margin() { return this.canvas.clientWidth < NARROW ? 64 : 92; }
+
+  get above() { return 58; }
 
   async begin() {
     const one = attention();
@@ -89,31 +103,49 @@ class AttentionMap extends HTMLElement {
     else [this.x, this.y, this.scale] = [state.now.x, state.now.y, state.now.zoom];
     if (this.of !== undefined && this.of !== `${this.rows} ${this.keys}`) this.whole();
     this.of = `${this.rows} ${this.keys}`;
-    this.runs();
-    this.strongest();
-    await this.overview();
+    this.signs.textContent = signs([...rowWords().slice(0, MOST_SIGNS), ...keyWords().slice(0, MOST_SIGNS)]);
+    await this.runs();
+    await this.compare();
+    if (!await this.overview()) return;
     this.ask();
+    this.strongest();
   }
+
+  // Lay another run over this one, as far as they fit; what came out of both stands beside each other in any case.
+  async compare() {
+    const other = this.against.value;
+    await attempt(() => this.other.show(other));
+    const their = this.other.attentions?.[state.now.attention];
+    this.fits = !other || (their?.queries === this.rows && their?.keys === this.keys);
+    this.other.tell(this.fits ? "" : `The maps cannot be laid over each other, as this one has ${this.rows} × ${this.keys} tokens and the other ${their?.queries} × ${their?.keys}: above is this run's own.`);
+    this.again();
+  }
+
+  // Whether the map shows what is different from another run.
+  get signed() { return Boolean(this.against.value) && this.fits; }
 
   // The other runs, to see what is different here.
   async runs() {
     const listed = (await attempt(() => get("/api/state")))?.runs.filter((one) => one.run !== state.now.run) ?? [], now = this.against.value;
-    this.against.replaceChildren(make("option", { value: "" }, "none"), ...listed.map((one) => make("option", { value: one.run, selected: one.run === now }, `${one.run}: ${(one.text ?? "a trace").slice(0, 40)}`)));
+    this.against.replaceChildren(make("option", { value: "" }, "none"), ...listed.map((one) => make("option", { value: one.run, selected: one.run === now }, `${one.run}: ${(one.text ?? "a trace").slice(0, 28)}`)));
   }
 
   async overview() {
     const { run, attention: index, head } = state.now;
-    if (this.top < 4) return;
+    if (this.top < 4) return true;
+    const { signal } = this.leaving;
     this.waiting.hidden = false;
-    await attempt(() => progress(`/api/runs/${run}/${index}/overview`, { head }, (said) => { this.waiting.value = said.share; }));
-    this.waiting.hidden = true;
+    this.waiting.value = 0;
+    const ready = await attempt(() => stream(`/api/runs/${run}/${index}/overview`, { head }, (said) => { if (!signal.aborted) this.waiting.value = said.share; }, signal));
+    if (!signal.aborted) this.waiting.hidden = true;
+    return ready && !signal.aborted;
   }
 
-  again() { this.tiles.clear(); this.strongest(); this.ask(); }
+  again() { this.tiles = new Map(); if (this.top < 4 || this.waiting.hidden) this.strongest(); this.ask(); }
 
   whole() {
     [this.x, this.y] = [this.keys / 2, this.rows / 2];
-    this.scale = Math.min(this.wide / this.keys, this.tall / this.rows, 64) || 1;
+    this.scale = Math.min(this.fitting, this.tall / this.rows, LARGEST) || 1;
     this.ask();
   }
 
@@ -134,20 +166,23 @@ class AttentionMap extends HTMLElement {
 
   draw() {
     const { canvas } = this, dense = devicePixelRatio || 1;
-    if (canvas.width !== Math.round(canvas.clientWidth * dense)) [canvas.width, canvas.height] = [Math.round(canvas.clientWidth * dense), Math.round(TALL * dense)];
+    const size = [canvas.clientWidth, this.high].map((one) => Math.round(one * dense));
+    if (canvas.width !== size[0] || canvas.height !== size[1]) { [canvas.width, canvas.height] = size; canvas.style.height = `${this.high}px`; }
     const pen = canvas.getContext("2d");
     pen.setTransform(dense, 0, 0, dense, 0, 0);
-    pen.clearRect(0, 0, canvas.clientWidth, TALL);
+    pen.clearRect(0, 0, canvas.clientWidth, this.high);
     pen.save();
     pen.beginPath();
-    pen.rect(MARGIN, MARGIN / 2, this.wide, this.tall);
+    pen.rect(this.margin, this.above, this.wide, this.tall);
     pen.clip();
     pen.imageSmoothingEnabled = false;
     const level = clamp(Math.floor(Math.log2(1 / this.scale)), 0, this.top);
+    [this.fresh, this.late] = [0, false];
     for (let coarse = this.top; coarse >= level; coarse -= 1) this.drawLevel(pen, coarse, coarse === level);
     pen.restore();
-    if (this.scale >= LABELS_FROM) this.labels(pen); else this.ticks(pen);
-    state.set({ x: Math.round(this.x * 10) / 10, y: Math.round(this.y * 10) / 10, zoom: Math.round(this.scale * 1e4) / 1e4 });
+    if (this.late) this.ask();
+    if (this.scale >= LABELS_FROM) labels(this, pen, this.scale < NUMBERS_FROM); else ticks(this, pen);
+    this.placing ??= setTimeout(() => { this.placing = null; if (this.isConnected) state.set({ x: Math.round(this.x * 10) / 10, y: Math.round(this.y * 10) / 10, zoom: Math.round(this.scale * 1e4) / 1e4 }); }, PLACE_PAUSE);
   }
 
   window() {
@@ -163,40 +198,43 @@ class AttentionMap extends HTMLElement {
         if (found?.image) {
           this.tiles.delete(name);
           this.tiles.set(name, found);
-          pen.drawImage(this.imaged(found), this.px(found.keys[0]), this.py(found.rows[0]), found.shape[1] * found.side * this.scale, found.shape[0] * found.side * this.scale);
+          const image = this.imaged(found);
+          if (!image) { this.late = true; continue; }
+          pen.drawImage(image, this.px(found.keys[0]), this.py(found.rows[0]), found.shape[1] * found.side * this.scale, found.shape[0] * found.side * this.scale);
           if (wanted && level === 0 && this.scale >= NUMBERS_FROM) this.numbers(pen, found, seen);
         } else if (!found && wanted) this.fetch(level, row, column, name);
       }
     }
   }
 
-  px(key) { return MARGIN + this.wide / 2 + (key - this.x) * this.scale; }
+  px(key) { return this.margin + this.wide / 2 + (key - this.x) * this.scale; }
 
-  py(row) { return MARGIN / 2 + this.tall / 2 + (row - this.y) * this.scale; }
+  py(row) { return this.above + this.tall / 2 + (row - this.y) * this.scale; }
 
   async fetch(level, row, column, name) {
-    const { run, attention: index, head } = state.now, { signal } = this.leaving;
-    this.tiles.set(name, {});
+    const { run, attention: index, head } = state.now, { signal } = this.leaving, { tiles } = this;
+    tiles.set(name, {});
     try {
-      const found = await tile(`/api/runs/${run}/${index}/tile`, { head, level, row, column, pool: this.pool.value, sink: this.sink.checked, against: this.against.value || null }, signal);
-      if (signal.aborted) return;
-      this.tiles.set(name, { ...found, image: new Map() });
-      if (this.tiles.size > MOST_TILES) this.tiles.delete(this.tiles.keys().next().value);
+      const found = await tile(`/api/runs/${run}/${index}/tile`, { head, level, row, column, pool: this.pool.value, sink: this.sink.checked, against: this.signed ? this.against.value : null }, signal);
+      if (signal.aborted || tiles !== this.tiles) return; // something else is shown by now
+      tiles.set(name, { ...found, image: new Map() });
+      if (tiles.size > MOST_TILES) tiles.delete(tiles.keys().next().value);
       this.ask();
-    } catch (error) { this.tiles.delete(name); if (error.name !== "AbortError") attempt(() => { throw error; }); }
+    } catch (error) { tiles.delete(name); if (error.name !== "AbortError") attempt(() => { throw error; }); }
   }
 
-  // A tile as pixels, once for each way of colouring.
+  // A tile as pixels, once for each way of colouring; nothing yet where many are new, so that no frame takes long.
   imaged(found) {
-    const logs = this.logs.checked, signed = Boolean(this.against.value), colours = signed ? SIGNED : COLOURS;
-    if (found.image.has(logs)) return found.image.get(logs);
+    const logs = this.logs.checked, { signed } = this, colours = signed ? SIGNED : COLOURS, way = `${logs} ${signed}`;
+    if (found.image.has(way)) return found.image.get(way);
+    if (this.fresh === NEW_TILES) return null;
+    this.fresh += 1;
     const [rows, columns] = found.shape, image = new OffscreenCanvas(columns, rows), pen = image.getContext("2d"), pixels = pen.createImageData(columns, rows);
-    found.numbers.forEach((value, i) => {
-      const share = signed ? (clamp(value, -1, 1) + 1) / 2 : logs ? clamp(1 + Math.log10(Math.max(value, 1e-6)) / 6, 0, 1) : clamp(value, 0, 1) ** 0.6, at = Math.round(share * 255);
-      pixels.data.set([colours[3 * at], colours[3 * at + 1], colours[3 * at + 2], 255], 4 * i);
-    });
+    const share = signed ? (value) => (value + 1) / 2 : logs ? (value) => 1 + Math.log10(Math.max(value, 1e-6)) / 6 : (value) => value ** 0.6;
+    const painted = new Uint32Array(pixels.data.buffer), { numbers } = found;
+    for (let i = 0; i < numbers.length; i += 1) painted[i] = colours[Math.round(255 * Math.min(1, Math.max(0, share(numbers[i]))))];
     pen.putImageData(pixels, 0, 0);
-    found.image.set(logs, image);
+    found.image.set(way, image);
     return image;
   }
 
@@ -212,34 +250,6 @@ class AttentionMap extends HTMLElement {
     }
   }
 
-  labels(pen) {
-    const seen = this.window(), [rows, keys] = [rowWords(), keyWords()], style = getComputedStyle(this);
-    pen.font = "13px system-ui";
-    pen.textAlign = "right";
-    pen.fillStyle = style.getPropertyValue("--from");
-    for (let row = Math.floor(seen.upper); row < seen.lower; row += 1) pen.fillText(rows[row] === undefined ? row : shown(rows[row]), Math.max(MARGIN, this.px(0)) - 6, this.py(row + 0.5) + 4, MARGIN - 8);
-    pen.fillStyle = style.getPropertyValue("--at");
-    for (let key = Math.floor(seen.left); key < seen.right; key += 1) {
-      pen.save();
-      pen.translate(this.px(key + 0.5), Math.max(MARGIN / 2, this.py(0)) - 6);
-      if (this.scale < NUMBERS_FROM) pen.rotate(-0.7);
-      pen.textAlign = this.scale < NUMBERS_FROM ? "left" : "center";
-      pen.fillText(keys[key] === undefined ? key : shown(keys[key]), 0, 0, this.scale < NUMBERS_FROM ? 60 : this.scale);
-      pen.restore();
-    }
-  }
-
-  ticks(pen) {
-    const seen = this.window(), step = 10 ** Math.ceil(Math.log10(70 / this.scale)), style = getComputedStyle(this);
-    pen.font = "12px system-ui";
-    pen.textAlign = "right";
-    pen.fillStyle = style.getPropertyValue("--from");
-    for (let row = Math.ceil(seen.upper / step) * step; row <= seen.lower; row += step) pen.fillText(`from ${row}`, Math.max(MARGIN, this.px(0)) - 6, this.py(row) + 4);
-    pen.textAlign = "center";
-    pen.fillStyle = style.getPropertyValue("--at");
-    for (let key = Math.ceil(seen.left / step) * step; key <= seen.right; key += step) pen.fillText(`at ${key}`, this.px(key), Math.max(MARGIN / 2, this.py(0)) - 8);
-  }
-
   // What is under a point, in words.
   read({ x, y }, aloud = false) {
     const row = Math.floor(y), key = Math.floor(x);
@@ -248,8 +258,9 @@ class AttentionMap extends HTMLElement {
       const side = TILE * 2 ** level, found = this.tiles.get(`${level}/${Math.floor(row / side)}/${Math.floor(key / side)}`);
       if (!found?.image) continue;
       const value = found.numbers[Math.floor((row - found.rows[0]) / found.side) * found.shape[1] + Math.floor((key - found.keys[0]) / found.side)];
-      const what = found.side === 1 ? `weight ${number(value)}` : `${this.pool.value === "max" ? "largest" : "mean"} weight of ${found.side} × ${found.side}: ${number(value)}`;
-      const words = `row ${row} ${shown(rowWords()[row] ?? "")}, column ${key} ${shown(keyWords()[key] ?? "")}, ${what}`;
+      const less = this.signed ? " less the other run's" : "";
+      const what = found.side === 1 ? `weight${less} ${number(value)}` : `${this.pool.value === "max" ? "largest" : "mean"} weight of ${found.side} × ${found.side}${less}: ${number(value)}`;
+      const words = `row ${placed(row, rowWords())}, column ${placed(key, keyWords())}, ${what}`;
       this.said.textContent = words;
       if (aloud) say(words);
       return;
@@ -277,6 +288,7 @@ class AttentionMap extends HTMLElement {
 
 const COLOURS = table(false), SIGNED = table(true);
 const clamp = (value, low, high) => Math.min(Math.max(value, low), Math.max(low, high));
+const placed = (place, words) => (words[place] === undefined ? String(place) : `${place} ${shown(words[place])}`);
 const distance = (one, other) => Math.hypot(one.offsetX - other.offsetX, one.offsetY - other.offsetY);
 
 customElements.define("transom-map", AttentionMap);

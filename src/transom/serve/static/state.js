@@ -44,6 +44,9 @@ export const attention = () => open.run?.attentions[state.now.attention] ?? null
 export const rowWords = (one = attention()) => (one?.role === "cross" || one?.role === "decoder") && open.run.targets.length ? open.run.targets : open.run?.tokens ?? [];
 export const keyWords = (one = attention()) => one?.role === "decoder" && open.run.targets.length ? open.run.targets : open.run?.tokens ?? [];
 
+// What a row makes the model write next, where it does.
+export const nextWord = (row, one = attention()) => (open.run?.written.length && one?.queries === open.run.written.length && one.role !== "encoder" ? open.run.written[row] : undefined);
+
 export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 export function say(words) { document.getElementById("spoken").textContent = words; }

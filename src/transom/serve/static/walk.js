@@ -32,7 +32,7 @@ class Walk extends HTMLElement {
   show() {
     if (!this.panels?.length || !this.isConnected) return;
     const panel = this.computed(this.panels[this.step]);
-    this.sum = make("p", { class: "sum", "aria-live": "polite" }, "Choose a cell to see its arithmetic.");
+    this.sum = make("p", { class: "sum", "aria-live": "polite" }, make("span", { class: "hint" }, "Choose a cell to see its arithmetic."));
     const moves = make("div", { class: "row" },
       make("button", { onclick: () => this.go(-1), disabled: this.step === 0 }, "← Back"),
       make("button", { class: "main", onclick: () => this.go(1), disabled: this.step === this.panels.length - 1 }, "Next →"),

@@ -1,0 +1,32 @@
+// What stands beside a map: the tokens of its rows and columns, or their numbers where there is no room for words.
+
+import { keyWords, rowWords } from "./state.js";
+import { shown } from "./words.js";
+
+export function labels(map, pen, slanted) {
+  const seen = map.window(), [rows, keys] = [rowWords(), keyWords()], style = getComputedStyle(map);
+  pen.font = "13px system-ui";
+  pen.textAlign = "right";
+  pen.fillStyle = style.getPropertyValue("--from");
+  for (let row = Math.floor(seen.upper); row < seen.lower; row += 1) pen.fillText(rows[row] === undefined ? row : shown(rows[row]), Math.max(map.margin, map.px(0)) - 6, map.py(row + 0.5) + 4, map.margin - 8);
+  pen.fillStyle = style.getPropertyValue("--at");
+  for (let key = Math.floor(seen.left); key < seen.right; key += 1) {
+    pen.save();
+    pen.translate(map.px(key + 0.5), Math.max(map.above, map.py(0)) - 6);
+    if (slanted) pen.rotate(-0.7);
+    pen.textAlign = slanted ? "left" : "center";
+    pen.fillText(keys[key] === undefined ? key : shown(keys[key]), 0, 0, slanted ? 60 : map.scale);
+    pen.restore();
+  }
+}
+
+export function ticks(map, pen) {
+  const seen = map.window(), step = 10 ** Math.ceil(Math.log10(70 / map.scale)), style = getComputedStyle(map);
+  pen.font = "12px system-ui";
+  pen.textAlign = "right";
+  pen.fillStyle = style.getPropertyValue("--from");
+  for (let row = Math.ceil(seen.upper / step) * step; row <= seen.lower; row += step) pen.fillText(`from ${row}`, Math.max(map.margin, map.px(0)) - 6, map.py(row) + 4);
+  pen.textAlign = "center";
+  pen.fillStyle = style.getPropertyValue("--at");
+  for (let key = Math.ceil(seen.left / step) * step; key <= seen.right; key += step) pen.fillText(`at ${key}`, map.px(key), Math.max(map.above, map.py(0)) - 8);
+}

@@ -1,0 +1,69 @@
+"""What a model writes, told while it writes; and what came out of two runs, beside each other."""
+
+from itertools import pairwise
+
+import pytest
+from model_folders import of_transom
+from serve.client import Page, told
+
+from transom.cli.any_model import opened
+from transom.serve.studio import Studio
+
+SENTENCE = "The cat sat on the mat."
+
+
+@pytest.fixture(scope="module")
+def page():
+    found = Page(Studio(model=opened()))
+    found.post("/api/runs", {"text": SENTENCE})
+    return found
+
+
+@pytest.fixture(scope="module")
+def run(page):
+    return page.get("/api/runs/1").json()
+
+
+def test_a_translation_is_told_token_by_token(page):
+    *tokens, last = told(page.post("/api/writing", {"text": SENTENCE}))
+    run = last["run"]
+    assert [one["token"] for one in tokens] == run["written"]
+    texts = [one["text"] for one in tokens]
+    assert texts[-1] == run["output"]
+    assert all(later.startswith(earlier) for earlier, later in pairwise(texts))
+    assert page.get(f"/api/runs/{run['run']}").json() == run
+    failed = page.post("/api/writing", {"text": " "})
+    assert failed.text.startswith("event: failed\n")
+    assert told(failed) == [{"error": "the text is empty, but there must be something to read; give a word or more"}]
+
+
+def test_a_decoder_writes_on_token_by_token(tmp_path):
+    model = opened(of_transom("decoder", tmp_path / "decoder"))
+    there, ids = Page(Studio(model=model)), model.encode("the cat sat").ids
+    *tokens, last = told(there.post("/api/writing", {"text": "the cat sat", "more": 5}))
+    new = model.continued(ids, 5)
+    assert [one["token"] for one in tokens] == model.strings(new)
+    run = last["run"]
+    assert run["output"] == tokens[-1]["text"] == model.text(new)
+    assert run["tokens"] == model.strings([*ids, *new[:-1]])
+    assert run["written"] == model.strings([*ids[1:], *new])
+    read = there.post("/api/runs", {"text": "the cat sat"}).json()
+    assert (read["output"], len(read["tokens"])) == ("", len(ids))
+    beside = there.get(f"/api/runs/{run['run']}/beside", other=read["run"]).json()["rows"]
+    assert beside[-1]["sides"][1] is None
+    assert beside[0]["kl"] == pytest.approx(0.0, abs=1e-6), "both read the same so far"
+
+
+def test_two_runs_beside_each_other(page, run):
+    other = page.post("/api/runs", {"text": "The dog sat on the mat."}).json()
+    found = page.get("/api/runs/1/beside", other=other["run"]).json()
+    assert [one["output"] for one in found["runs"]] == [run["output"], other["output"]]
+    for place, one in enumerate((run, other)):
+        for row, written in enumerate(one["written"]):
+            side = found["rows"][row]["sides"][place]
+            assert (side["reads"], side["writes"]) == (one["targets"][row], written)
+            assert side["probability"] == pytest.approx(one["likely"][row][0]["probability"], rel=1e-4)
+    logits = [page.studio.model.run(page.studio.runs[number].fed)[0, 1].double() for number in ("1", other["run"])]
+    one, two = (row.log_softmax(-1) for row in logits)
+    assert found["rows"][1]["kl"] == pytest.approx(float((one.exp() * (one - two)).sum()), rel=1e-3)
+    assert page.get("/api/runs/1/beside", other="99").status_code == 400
