@@ -1,0 +1,282 @@
+"""What would it take to watch a model too large, or a text too long, for this machine?
+
+Memory follows from the sizes alone; it is counted, and held beside what a small model really keeps. Time follows from
+rates: those of the statistics, the map, the receipt and PyTorch's own attention are measured on two shapes, in
+processor time on one thread, and the prediction for other shapes stands beside their measurement. Then both are
+written down for models and lengths that do not fit here.
+
+    python -m bench cost [--json] [--quick]
+"""
+
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+import transom
+from bench.measure import Work, machine, note, print_json
+from transom.kernels import engines, looking
+from transom.kernels.problem import put
+from transom.lens.receipt import checked
+from transom.lens.sight import Sight
+
+FLOAT32 = 4  # bytes: every statistic, every log-sum-exp, and all numbers of a trace on file
+
+
+@dataclass(frozen=True)
+class Watched:
+    """One forward pass: the sizes of a model and of its text, and the bytes of one of its numbers."""
+
+    name: str
+    layers: int
+    heads: int
+    kv_heads: int
+    d_head: int
+    tokens: int
+    number: int = 2
+
+
+MODELS = [
+    Watched("GPT-2 small", 12, 12, 12, 64, 8_192, number=4),
+    Watched("Llama 3.1 8B", 32, 32, 8, 128, 131_072),
+    Watched("Llama 3.1 70B", 80, 64, 8, 128, 131_072),
+    Watched("Llama 3.1 70B", 80, 64, 8, 128, 2**20),
+]
+
+
+def rows(one: Watched) -> int:
+    """Rows of attention in all heads."""
+    return one.layers * one.heads * one.tokens
+
+
+def pairs(one: Watched) -> float:
+    """Weights of a causal attention, in all heads."""
+    return rows(one) * (one.tokens + 1) / 2
+
+
+def vectors(one: Watched) -> int:
+    """Numbers in Q and the output, which every head has, and in K and V, which groups of heads share."""
+    return one.layers * one.tokens * 2 * (one.heads + one.kv_heads) * one.d_head
+
+
+MEMORY: dict[str, Callable[[Watched], int]] = {
+    "all weights": lambda one: rows(one) * one.tokens * one.number,
+    'keep="qkv"': lambda one: vectors(one) * one.number + rows(one) * FLOAT32,
+    "its trace on file": lambda one: (vectors(one) + rows(one)) * FLOAT32,
+    'keep="statistics"': lambda one: 5 * rows(one) * FLOAT32,  # lse, entropy, peak, distance; received
+    "one layer, qkv": lambda one: MEMORY['keep="qkv"'](replace(one, layers=1)),
+}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Processor seconds for one pair of a row and a key: a part for each of its products, and a part for itself."""
+
+    product: float
+    pair: float
+
+    def seconds(self, count: float, d_head: int) -> float:
+        return count * (self.product * d_head + self.pair)
+
+
+def kept_problem(tokens: int, d_head: int) -> tuple[Any, Any, Any]:
+    torch.manual_seed(0)
+    Q, K, V = (torch.randn(1, 1, tokens, d_head) for _ in range(3))
+    problem = put(Q, K, V, causal=True)
+    return (Q, K, V), problem, engines.solve(problem)
+
+
+def passes(tokens: int, d_head: int) -> dict[str, Work]:
+    """One causal head: the model's own attention, all its statistics, its map in 256 × 256 cells, the whole receipt."""
+    cell = -(-tokens // 256)
+    QKV, problem, (output, lse) = kept_problem(tokens, d_head)
+    return {
+        "attention": partial(F.scaled_dot_product_attention, *QKV, is_causal=True),
+        "statistics": partial(looking.statistics, problem, lse, 0, 0),
+        "map": partial(looking.pooled, problem, lse, (0, 0), ((0, tokens), (0, tokens)), (cell, cell), "max"),
+        "receipt": partial(checked, Sight(problem, output, lse)),
+    }
+
+
+def least(works: dict[str, Work], seconds: float) -> dict[str, float]:
+    """Processor seconds of each, the least of interleaved repeats: others on the machine disturb it least."""
+    found = dict.fromkeys(works, float("inf"))
+    end = time.perf_counter() + seconds
+    while True:
+        for name, work in works.items():
+            start = time.process_time()
+            work()
+            found[name] = min(found[name], time.process_time() - start)
+        if time.perf_counter() > end:
+            return found
+
+
+def rates(tokens: int, widths: tuple[int, int], seconds: float) -> dict[str, Rate]:
+    """Fitted to two widths of head at one length."""
+    count = tokens * (tokens + 1) / 2
+    times = [least(passes(tokens, d_head), seconds) for d_head in widths]
+    found = {}
+    for name in times[0]:
+        narrow, wide = (one[name] / count for one in times)
+        product = (wide - narrow) / (widths[1] - widths[0])
+        found[name] = Rate(product, narrow - product * widths[0])
+    return found
+
+
+def predicted(found: dict[str, Rate], shapes: list[tuple[int, int]], seconds: float) -> list[dict[str, Any]]:
+    """Other shapes, as the rates have it and as it is."""
+    told = []
+    for tokens, d_head in shapes:
+        note(f"one head of {tokens} tokens and {d_head} numbers …")
+        measured = least(passes(tokens, d_head), seconds)
+        for name, took in measured.items():
+            guess = found[name].seconds(tokens * (tokens + 1) / 2, d_head)
+            told.append({"pass": name, "tokens": tokens, "d_head": d_head, "seconds": took, "predicted": guess})
+    return told
+
+
+def small(tokens: int) -> list[dict[str, Any]]:
+    """What a small model with shared keys really keeps, and leaves on file, beside the formulas."""
+    one = Watched("small", layers=3, heads=4, kv_heads=2, d_head=16, tokens=tokens, number=4)
+    config = transom.models.DecoderConfig(
+        vocabulary=64, d_model=64, heads=4, kv_heads=2, d_hidden=64, layers=3, longest=tokens
+    )
+    model = transom.models.Decoder(config).eval()
+    ids = torch.randint(64, (1, tokens))
+    told = []
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+        for keep in ("qkv", "statistics"):
+            with transom.watch(model, keep=keep) as trace:
+                model(ids)
+            trace.save(Path(folder) / keep)
+            told.append(
+                {"what": f'keep="{keep}"', "bytes": sum(map(held, trace)), "formula": MEMORY[f'keep="{keep}"'](one)}
+            )
+        size = (Path(folder) / "qkv").stat().st_size
+    return [*told, {"what": "its trace on file", "bytes": size, "formula": MEMORY["its trace on file"](one)}]
+
+
+def held(sight: Sight) -> int:
+    """Bytes of the tensors that one attention keeps."""
+    if isinstance(sight, transom.lens.Glance):
+        return sum(x.nbytes for x in (sight.lse, *vars(sight.statistics).values()))
+    return sum(x.nbytes for x in (sight.Q, sight.K, sight.V, sight.output, sight.lse))
+
+
+def tile_seconds(tokens: int, d_head: int, seconds: float) -> float:
+    """An exact 256 × 256 tile somewhere in a long head, whose log-sum-exp is taken as given."""
+    Q, K, V = (torch.randn(1, 1, tokens, d_head) for _ in range(3))
+    sight = Sight(put(Q, K, V, causal=True), V, torch.full(Q.shape[:3], 9.0))
+    place = {"rows": slice(tokens // 2, tokens // 2 + 256), "keys": slice(tokens // 2 - 300, tokens // 2 - 44)}
+    return least({"tile": partial(sight.weights, batch=0, head=0, **place)}, seconds)["tile"]
+
+
+def measured(quick: bool) -> dict[str, Any]:
+    note("rates …")
+    found = rates(512 if quick else 4096, (64, 128), 0.1 if quick else 5)
+    shapes = [(768, 64)] if quick else [(8192, 64), (8192, 128), (16_384, 64)]
+    checks = predicted(found, shapes, 0.1 if quick else 8)
+    lengths = (2048, 4096) if quick else (8192, 131_072)
+    tiles = {length: tile_seconds(length, 128, 0.1 if quick else 2) for length in lengths}
+    return {"rates": found, "checks": checks, "tiles": tiles, "small": small(256 if quick else 4096)}
+
+
+def costs(found: dict[str, Rate]) -> list[dict[str, Any]]:
+    """Every model: bytes by formula, processor seconds by rate."""
+    return [
+        {
+            **vars(one),
+            "bytes": {what: count(one) for what, count in MEMORY.items()},
+            "seconds": {name: rate.seconds(pairs(one), one.d_head) for name, rate in found.items()},
+            "one head": found["statistics"].seconds(one.tokens * (one.tokens + 1) / 2, one.d_head),
+        }
+        for one in MODELS
+    ]
+
+
+def sized(count: float) -> str:
+    """`1.5 GiB`, to two digits."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if count < 1024 or unit == "PiB":
+            break
+        count /= 1024
+    return f"{digits(count)} {unit}"
+
+
+def lasting(seconds: float) -> str:
+    """`1.5 h`, to two digits."""
+    for unit, size in (("years", 31_557_600), ("days", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        if seconds >= size:
+            return f"{digits(seconds / size)} {unit}"
+    return f"{digits(1e3 * seconds)} ms"
+
+
+def digits(number: float) -> str:
+    return f"{number:,.0f}" if number >= 9.95 else f"{number:.1f}"
+
+
+def table(titles: list[str], lines: list[list[str]]) -> str:
+    rule = f"|{'---|' * len(titles)}"
+    head, *body = (f"| {' | '.join(line)} |" for line in (titles, *lines))
+    return "\n".join([head, rule, *body])
+
+
+def memory_table() -> str:
+    """The part that is the same on every machine."""
+    lines = [[one.name, f"{one.tokens:,}", *(sized(count(one)) for count in MEMORY.values())] for one in MODELS]
+    return table(["model", "tokens", *MEMORY], lines)
+
+
+def time_table(told: list[dict[str, Any]]) -> str:
+    lines = [
+        [one["name"], f"{one['tokens']:,}", *map(lasting, one["seconds"].values()), lasting(one["one head"])]
+        for one in told
+    ]
+    return table(["model", "tokens", *told[0]["seconds"], "statistics of one head"], lines)
+
+
+def check_table(checks: list[dict[str, Any]]) -> str:
+    lines = [
+        [
+            one["pass"],
+            f"{one['tokens']:,} tokens, d_head {one['d_head']}",
+            lasting(one["predicted"]),
+            lasting(one["seconds"]),
+            f"{one['predicted'] / one['seconds']:.2f}",
+        ]
+        for one in checks
+    ]
+    return table(["pass", "one head of", "predicted", "measured", "ratio"], lines)
+
+
+def run(options: Namespace) -> int:
+    """Measure and print."""
+    torch.set_num_threads(1)
+    found = measured(options.quick)
+    told = costs(found["rates"])
+    if options.json:
+        plain = {name: vars(rate) for name, rate in found["rates"].items()}
+        print_json({"machine": machine(), **engines.told(), **found, "rates": plain, "costs": told})
+        return 0
+    print(", ".join(f"{name} {what}" for name, what in {**machine(), **engines.told()}.items()))
+    print(f"\nMemory\n\n{memory_table()}\n\nThe formulas beside a model of 3 layers")
+    for one in found["small"]:
+        print(f"{one['what']}: {one['bytes']:,} bytes, by formula {one['formula']:,}")
+    print(f"\nProcessor time\n\n{time_table(told)}\n")
+    for length, seconds in found["tiles"].items():
+        print(f"an exact tile of 256 × 256 weights among {length:,} tokens: {lasting(seconds)}")
+    print(
+        "\nnanoseconds for a pair of a row and a key: "
+        + ", ".join(
+            f"{name} {1e9 * rate.product:.4f} · d_head + {1e9 * rate.pair:.3f}" for name, rate in found["rates"].items()
+        )
+    )
+    print(f"\nThe rates beside other shapes\n\n{check_table(found['checks'])}")
+    return 0
