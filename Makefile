@@ -2,13 +2,14 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-native test-kills lint bench screenshots clean
+.PHONY: help run test test-all test-native test-kills lint bench bench-peers screenshots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
 NATIVE := setup.py $(wildcard src/transom/kernels/native/*.[ch]pp)
 FOR_RUN := .venv/.ready-to-run
 FOR_WORK := .venv/.ready-to-work
+PEERS := .venv-peers
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -34,15 +35,18 @@ lint: $(FOR_WORK)  ## ruff (lint and format) and pyright
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright
 
-bench: $(FOR_WORK)  ## attention side by side with its peers: time and memory, as ratios
+bench: $(FOR_WORK)  ## Transom beside its peers, all questions: out/bench/bench.md (half an hour)
+	@$(MAKE) -s bench-peers || echo "Without the peers that need .venv-peers; the table says which." >&2
 	@$(BIN)/python -m bench
+
+bench-peers: $(PEERS)/.ready  ## the peers, in an environment of their own (.venv-peers)
 
 screenshots: $(FOR_WORK)  ## the pictures of the docs, drawn anew (the photographs need Chromium)
 	@$(BIN)/python docs/draw_pictures.py
 	@$(BIN)/python docs/photograph_page.py
 
-clean:  ## remove .venv and what the tools leave behind
-	@rm -rf .venv .pytest_cache .ruff_cache .hypothesis build
+clean:  ## remove .venv, .venv-peers and what the tools leave behind
+	@rm -rf .venv $(PEERS) .pytest_cache .ruff_cache .hypothesis build
 
 $(FOR_RUN): pyproject.toml constraints.txt $(NATIVE)
 	$(call installed,.,)
@@ -52,8 +56,19 @@ $(FOR_WORK): pyproject.toml constraints.txt $(NATIVE)
 	$(call installed,.[dev],$() with what its tests and linters need)
 	@touch $@ $(FOR_RUN)
 
+# JoeyNMT wants a protobuf of 2022 that nothing else here works with, so it comes without its requirements.
+$(PEERS)/.ready: bench/peers.txt constraints.txt
+	@echo "[1/3] making $(PEERS)" >&2; $(PYTHON) -m venv $(PEERS)
+	@echo "[2/3] installing torch once more (about 200 MB as a CPU build)" >&2; $(call peer_pip,torch)
+	@echo "[3/3] installing TransformerLens, nnsight, BertViz, captum, llama.cpp, JoeyNMT" >&2
+	@$(call peer_pip,-r bench/peers.txt); $(call peer_pip,--no-deps joeynmt==2.3.0)
+	@touch $@
+
 # pip warns about every find-links folder that is not there; nothing else it says is hidden.
 pip = $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt $(1) \
+	2> >(grep -v '^WARNING: Location' >&2 || true)
+
+peer_pip = $(PEERS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt $(1) \
 	2> >(grep -v '^WARNING: Location' >&2 || true)
 
 define installed

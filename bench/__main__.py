@@ -1,36 +1,59 @@
-"""`python -m bench [QUESTION …]`: each question is a file, measured side by side with the peer in one run."""
+"""`python -m bench [QUESTION …]`: each question is a file, measured side by side with the peers in one run.
+
+One question alone prints its own table. Several, or all of them, run one after the other, each in a process of its own;
+their answers come together as one table (bench.md) and one JSON document (bench.json) in `out/bench`.
+"""
 
 import argparse
 from importlib import import_module
+from pathlib import Path
 
 import torch
 
+from bench.measure import allow
+from bench.together import together
+
 QUESTIONS = {
     "attention": "What does attention cost, and what does it cost to look into it?",
+    "flex": "What does FlexAttention cost beside SDPA, eager attention and Transom?",
     "kernel": "Does the native engine keep its promises, and does its cost follow from the shape?",
-    "generation": "How fast does a translator write, beside Hugging Face and CTranslate2?",
     "watching": "What does it cost to watch a model, beside the ways there are to have its weights?",
-    "induction": "Are the heads found that are known to be there?",
+    "pages": "How big does the picture of an attention get with the text, beside BertViz's?",
+    "training": "How fast does a translator learn, beside nn.Transformer, Hugging Face and JoeyNMT?",
+    "generation": "How fast does a translator write, beside Hugging Face and CTranslate2?",
+    "llama": "How fast does a Llama-shaped decoder write, beside Hugging Face and llama.cpp?",
+    "startup": "How long until it is ready, and how much does it bring along?",
     "serving": "How quick is the page, at any zoom and with many visitors?",
-    "training": "How fast does a translator learn, beside nn.Transformer and Hugging Face?",
+    "cost": "What would it take to watch a model too large, or a text too long, for this machine?",
+    "induction": "Are the heads found that are known to be there?",
 }
 
 
-def main() -> int:
+def parsed() -> argparse.Namespace:
     listed = "\n".join(f"  {name:<12}{question}" for name, question in QUESTIONS.items())
     parser = argparse.ArgumentParser(
         prog="python -m bench", epilog=f"questions:\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("questions", nargs="*", metavar="QUESTION", help="which to measure; all unless named")
-    parser.add_argument("--json", action="store_true", help="one JSON document per question instead of tables")
+    parser.add_argument("--json", action="store_true", help="JSON instead of tables")
     parser.add_argument("--quick", action="store_true", help="small shapes, few repeats: does it run at all?")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads for torch")
+    parser.add_argument("--seconds", type=float, default=180, help="that one question may take (default 180)")
+    parser.add_argument("--into", type=Path, default=Path("out/bench"), help="folder of table and JSON (out/bench)")
     options = parser.parse_args()
     unknown = [name for name in options.questions if name not in QUESTIONS]
     if unknown:
         parser.error(f"there is no question {unknown[0]!r}; there is {', '.join(QUESTIONS)}")
+    return options
+
+
+def main() -> int:
+    options = parsed()
+    if len(options.questions) != 1:
+        return together(options.questions or list(QUESTIONS), options)
     torch.set_num_threads(options.threads)
-    return max(import_module(f"bench.{name}").run(options) for name in options.questions or QUESTIONS)
+    allow(options.seconds)
+    return import_module(f"bench.{options.questions[0]}").run(options)
 
 
 if __name__ == "__main__":

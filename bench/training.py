@@ -1,8 +1,9 @@
-"""How fast does a translator learn, beside nn.Transformer and Hugging Face's Marian of the same size?
+"""How fast does a translator learn, beside nn.Transformer, Hugging Face's Marian and JoeyNMT of the same size?
 
 Training steps on the same batches in one run: `tiny` (4+4 layers, d_model 128), 256 pairs of 16 tokens, a vocabulary
 of 9,712, label smoothing, clipping, Adam. `nn.Transformer` is written as its documentation shows it: whole logits,
-nn.CrossEntropyLoss, its own masks. The machine's limit is the time its matrix products alone take.
+nn.CrossEntropyLoss, its own masks. JoeyNMT's step is its own, in the environment of the peers (`make bench-peers`). The
+machine's limit is the time its matrix products alone take.
 
     python -m bench training [--json] [--quick] [--threads N]
 """
@@ -10,11 +11,13 @@ nn.CrossEntropyLoss, its own masks. The machine's limit is the time its matrix p
 import math
 from argparse import Namespace
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from bench.measure import MiB, Work, interleaved, machine, note, peak_memory, print_json
+from bench.peers import Absent, Apart, present, version
 from transom.kernels.linear_loss import linear_cross_entropy
 from transom.models import PRESETS, EncoderDecoder
 from transom.run.optimizers import optimizer
@@ -130,14 +133,38 @@ def products(rows: int, length: int) -> Work:
 CONTENDERS = {"Transom": transom, "nn.Transformer": documented, "Marian": marian, "matrix products": products}
 
 
+def joeynmt(rows: int, length: int, threads: int) -> Apart | None:
+    """JoeyNMT waiting in a process of its own; None, with a note, where it is not to be had."""
+    try:
+        present("JoeyNMT")
+        return Apart("trained_by", {"rows": rows, "length": length, "vocabulary": VOCABULARY, "threads": threads})
+    except Absent as missing:
+        note(f"JoeyNMT is left out: {missing}")
+        return None
+
+
 def run(options: Namespace) -> int:
     """Measure, print, and say by the exit code whether the bars were met."""
     rows, length = (32, 16) if options.quick else (256, 16)
     note(f"{rows} pairs of {length} tokens …")
-    times = interleaved({name: make(rows, length) for name, make in CONTENDERS.items()}, 3 if options.quick else 12, 90)
+    who: dict[str, Work] = {name: make(rows, length) for name, make in CONTENDERS.items()}
+    apart = joeynmt(rows, length, options.threads)
+    times = interleaved(who | ({"JoeyNMT": apart} if apart else {}), 3 if options.quick else 12, 90)
     memory = {name: peak_memory(make, rows, length) / MiB for name, make in CONTENDERS.items()}
+    if apart:
+        memory["JoeyNMT"] = apart()["peak"] / MiB
+        apart.close()
+    result = told(times, memory, rows, length)
+    if options.json:
+        print_json(result)
+    else:
+        print(table(result))
+    return 0 if all(result["ratio"][name] >= bar for name, bar in BARS.items()) else 1
+
+
+def told(times: dict[str, dict[str, float]], memory: dict[str, float], rows: int, length: int) -> dict[str, Any]:
     own = times["Transom"]
-    result = {
+    return {
         "machine": machine(),
         "batch": [rows, length],
         "milliseconds": {name: 1e3 * time["best"] for name, time in times.items()},
@@ -145,13 +172,9 @@ def run(options: Namespace) -> int:
         "median_ratio": {name: time["median"] / own["median"] for name, time in times.items()},
         "targets_a_second": {name: rows * length / time["best"] for name, time in times.items()},
         "peak_MiB": memory,
+        "versions": {name: version(name) for name in times if name not in ("Transom", "matrix products")},
         "bars": BARS,
     }
-    if options.json:
-        print_json(result)
-    else:
-        print(table(result))
-    return 0 if all(result["ratio"][name] >= bar for name, bar in BARS.items()) else 1
 
 
 def table(result: dict) -> str:

@@ -30,7 +30,14 @@ def gpt2(sizes: dict[str, Any], attention: str) -> Any:
     """Hugging Face's GPT-2 of these sizes with random parameters, without its head: logits are not the question."""
     import transformers
 
-    config = transformers.GPT2Config(
+    torch.manual_seed(0)
+    return transformers.GPT2Model._from_config(configured(sizes), attn_implementation=attention).eval()
+
+
+def configured(sizes: dict[str, Any]) -> Any:
+    import transformers
+
+    return transformers.GPT2Config(
         vocab_size=VOCABULARY,
         n_positions=sizes["tokens"],
         n_embd=sizes["d_model"],
@@ -40,8 +47,6 @@ def gpt2(sizes: dict[str, Any], attention: str) -> Any:
         bos_token_id=None,
         eos_token_id=None,
     )
-    torch.manual_seed(0)
-    return transformers.GPT2Model._from_config(config, attn_implementation=attention).eval()
 
 
 def unwatched(sizes: dict[str, Any]) -> Work:
@@ -79,22 +84,24 @@ def eager(sizes: dict[str, Any]) -> Work:
 
 
 def transformer_lens(sizes: dict[str, Any]) -> Work:
-    from transformer_lens import HookedTransformer, HookedTransformerConfig  # pyright: ignore[reportMissingImports]
-
-    config = HookedTransformerConfig(
-        n_layers=sizes["layers"],
-        d_model=sizes["d_model"],
-        n_ctx=sizes["tokens"],
-        n_heads=sizes["heads"],
-        d_head=sizes["d_model"] // sizes["heads"],
-        d_mlp=4 * sizes["d_model"],
-        d_vocab=VOCABULARY,
-        act_fn="gelu_new",
-        device="cpu",
+    """A bridge around the same GPT-2, which it switches to eager attention; of all it can keep, the patterns alone."""
+    import transformers
+    from transformer_lens.model_bridge.sources._bridge_builder import (  # pyright: ignore[reportMissingImports]
+        build_bridge_from_module,
     )
-    model, tokens = HookedTransformer(config).eval(), text(sizes)
+
+    model = transformers.GPT2LMHeadModel(configured(sizes)).eval()
+    bridge = build_bridge_from_module(model, "GPT2LMHeadModel", hf_config=model.config, device="cpu")
+    tokens = text(sizes)
     patterns = lambda name: name.endswith("hook_pattern")  # noqa: E731
-    return lambda: model.run_with_cache(tokens, names_filter=patterns, return_type=None)[1]
+
+    def work() -> object:
+        found = bridge.run_with_cache(tokens, names_filter=patterns, return_type=None)[1]
+        if len(found) != sizes["layers"]:
+            raise RuntimeError(f"{sizes['layers']} patterns were asked for, and {len(found)} came")
+        return found
+
+    return work
 
 
 def nnsight(sizes: dict[str, Any]) -> Work:
@@ -126,12 +133,14 @@ def resident(word: str) -> int:
     return int(lines[word].split()[0]) * 1024
 
 
-def measured(work: Work, repeats: int) -> dict[str, Any]:
+def measured(work: Work, repeats: int, seconds_at_most: float) -> dict[str, Any]:
     """A small warm-up is not possible for all, so the first run gives the peak, and all of them their seconds."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to what is resident now
     before, seconds = resident("VmRSS"), []
     for _ in range(repeats):
+        if sum(seconds) > seconds_at_most:
+            break
         begun = time.perf_counter()
         found = work()
         seconds.append(time.perf_counter() - begun)
@@ -142,7 +151,7 @@ def measured(work: Work, repeats: int) -> dict[str, Any]:
 def main(contender: str, sizes: dict[str, Any]) -> None:
     torch.set_num_threads(sizes["threads"])
     with torch.no_grad():
-        print(json.dumps(measured(CONTENDERS[contender](sizes), sizes["repeats"])))
+        print(json.dumps(measured(CONTENDERS[contender](sizes), sizes["repeats"], sizes.get("seconds", 60.0))))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,133 @@
+"""What does FlexAttention cost beside SDPA, eager attention and Transom?
+
+FlexAttention is PyTorch's way to change the scores of a fused kernel: on a CPU it must be compiled (by a C++ compiler),
+and runs forward only. It gives the log-sum-exp where asked, and no other statistic. Full, causal, and causal within a
+window of 256 keys, which a fused kernel can skip most of; each contender's output is held to SDPA's before it is timed.
+
+    python -m bench flex [--json] [--quick] [--threads N]
+"""
+
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import transom
+from bench.measure import interleaved, left, machine, note, print_json
+from bench.peers import version
+
+SHAPES = [(1, 12, 512, 64), (1, 12, 2048, 64), (1, 12, 4096, 64)]
+WINDOW, NEAR = 256, 1e-4
+Way = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def allowed(kind: str, n: int) -> Tensor | None:
+    """The mask, as a matrix: True where a row may look."""
+    if kind == "full":
+        return None
+    back = torch.arange(n)[:, None] - torch.arange(n)
+    return back >= 0 if kind == "causal" else (back >= 0) & (back < WINDOW)
+
+
+def sdpa(kind: str, n: int) -> Way:
+    if kind == "window":
+        return partial(F.scaled_dot_product_attention, attn_mask=allowed(kind, n))
+    return partial(F.scaled_dot_product_attention, is_causal=kind == "causal")
+
+
+def eager(kind: str, n: int) -> Way:
+    """Attention as it is written when the weights are wanted."""
+    mask = allowed(kind, n)
+
+    def attention(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
+        scores = Q @ K.mT / Q.shape[-1] ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        return scores.softmax(-1) @ V
+
+    return attention
+
+
+def attend(kind: str, n: int) -> Way:
+    if kind == "window":
+        return partial(transom.attend, allowed=transom.causal() & transom.sliding_window(WINDOW))
+    return partial(transom.attend, causal=kind == "causal")
+
+
+def flex(kind: str, n: int) -> Way:
+    """Compiled, with the blocks that nobody looks at left out."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    rules: dict[str, Callable[..., Any]] = {
+        "causal": lambda b, h, q, k: q >= k,
+        "window": lambda b, h, q, k: (q >= k) & (q - k < WINDOW),
+    }
+    blocks = create_block_mask(rules[kind], None, None, n, n, device="cpu") if kind in rules else None
+    compiled = torch.compile(flex_attention, dynamic=False)
+    return lambda Q, K, V: compiled(Q, K, V, block_mask=blocks)  # pyright: ignore[reportReturnType]
+
+
+WAYS = {"SDPA": sdpa, "eager attention": eager, "FlexAttention": flex, "Transom": attend}
+
+
+def compared(shape: tuple[int, int, int, int], kind: str, quick: bool) -> dict[str, Any]:
+    """Each way on one shape: what is not run is left out, with the reason."""
+    note(f"{shape} {kind} …")
+    torch.manual_seed(0)
+    inputs = [torch.randn(shape) for _ in range(3)]
+    truth = sdpa(kind, shape[2])(*inputs)
+    ready, missing, first = {}, {}, {}
+    for name, make in WAYS.items():
+        begun = time.perf_counter()
+        try:
+            way = make(kind, shape[2])
+            off = (way(*inputs) - truth).abs().max().item()
+        except Exception as error:  # what a compiler may say is not foreseen
+            missing[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160]}"
+            continue
+        first[name] = time.perf_counter() - begun
+        if off > NEAR:
+            raise RuntimeError(f"{name}, {shape} {kind}: off by {off:.1e} from SDPA; nothing was measured")
+        ready[name] = partial(way, *inputs)
+    times = interleaved(ready, repeats=3 if quick else 30, seconds=1 if quick else 12)
+    return {
+        "shape": shape,
+        "kind": kind,
+        "milliseconds": {name: 1e3 * found["best"] for name, found in times.items()},
+        "median_milliseconds": {name: 1e3 * found["median"] for name, found in times.items()},
+        "first_call_seconds": first,
+        "not run": missing,
+    }
+
+
+def run(options: Namespace) -> int:
+    """Measure and print."""
+    results = []
+    with torch.no_grad():
+        for shape in SHAPES[:1] if options.quick else SHAPES:
+            for kind in ("window",) if options.quick else ("full", "causal", "window"):
+                if left() > 0:
+                    results.append(compared(shape, kind, options.quick))
+    result = {"machine": machine(), "torch": version("SDPA"), "compared": results}
+    if options.json:
+        print_json(result)
+    else:
+        print(table(results))
+    return 0
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    lines = [f"{'shape':<18}{'':<8}{'contender':<18}{'ms':>9}{'÷ Transom':>11}{'first call s':>14}"]
+    for one in results:
+        head = f"{one['shape']!s:<18}{one['kind']:<8}"
+        for name, found in one["milliseconds"].items():
+            ratio = found / one["milliseconds"]["Transom"]
+            lines.append(f"{head}{name:<18}{found:>9.2f}{ratio:>11.2f}{one['first_call_seconds'][name]:>14.2f}")
+            head = " " * len(head)
+        lines += [f"{head}{name:<18}not run: {why}" for name, why in one["not run"].items()]
+    return "\n".join(lines)

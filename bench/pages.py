@@ -1,0 +1,79 @@
+"""How big does the picture of an attention get with the text, beside BertViz's?
+
+One layer of GPT-2's small size (12 heads, random parameters). BertViz needs every weight (Hugging Face's eager
+attention, `output_attentions=True`) and writes all of them into the page of its head view, as text. Transom's page of
+all heads has an exact map of each, pooled beyond 48 tokens; single weights stay in the trace, which is counted too, and
+are worked out when asked for. So the two pages do not hold the same: BertViz's has every weight of the layer inside.
+
+    python -m bench pages [--json] [--quick] [--threads N]
+"""
+
+import json
+import subprocess
+import sys
+from argparse import Namespace
+from typing import Any
+
+from bench.measure import MiB, left, machine, note, print_json
+from bench.peers import ROOT, Absent, asked, last_words, present
+from bench.watching import free
+
+SIZES = {"heads": 12, "d_model": 768}
+LENGTHS = [512, 1024, 2048]
+A_WEIGHT = (
+    100  # bytes of memory that BertViz takes for each, roughly: a number in a list, its text, that text in a page
+)
+
+
+def ours(sizes: dict[str, Any]) -> dict[str, Any]:
+    command = [sys.executable, "-m", "bench.drawn_by", '"Transom"', json.dumps(sizes)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if done.returncode:
+        raise RuntimeError(f"Transom's page: {last_words(done.stderr, done.returncode)}")
+    return json.loads(done.stdout)
+
+
+def bertviz(sizes: dict[str, Any]) -> dict[str, Any]:
+    weights = sizes["heads"] * sizes["tokens"] ** 2
+    if weights * A_WEIGHT > 0.8 * free():
+        return {
+            "not run": f"{weights:,} weights as text would take about {weights * A_WEIGHT / 2**30:.0f} GiB of memory"
+        }
+    if left() < 0:
+        return {"not run": "the time of this question was up; more of it: --seconds"}
+    try:
+        return {"version": present("BertViz"), **asked("drawn_by", "BertViz", sizes, seconds=90)}
+    except Absent as missing:
+        return {"not run": str(missing)}
+
+
+def compared(sizes: dict[str, Any]) -> dict[str, Any]:
+    note(f"{sizes['tokens']} tokens …")
+    return {"tokens": sizes["tokens"], "Transom": ours(sizes), "BertViz": bertviz(sizes)}
+
+
+def run(options: Namespace) -> int:
+    """Measure and print."""
+    sizes = {**SIZES, "threads": options.threads}
+    results = [compared({**sizes, "tokens": length}) for length in ([128] if options.quick else LENGTHS)]
+    if options.json:
+        print_json({"machine": machine(), "compared": results})
+    else:
+        print(table(results))
+    return 0
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    lines = [f"{'tokens':>7}  {'':<10}{'seen s':>9}{'drawn s':>9}{'page MiB':>10}{'trace MiB':>11}{'peak MiB':>10}"]
+    for one in results:
+        for name in ("Transom", "BertViz"):
+            found = one[name]
+            if "not run" in found:
+                lines.append(f"{one['tokens']:>7}  {name:<10}{found['not run']}")
+                continue
+            trace = f"{found['trace_bytes'] / MiB:.1f}" if "trace_bytes" in found else "–"
+            lines.append(
+                f"{one['tokens']:>7}  {name:<10}{found['seen_seconds']:>9.2f}{found['drawn_seconds']:>9.2f}"
+                f"{found['page_bytes'] / MiB:>10.2f}{trace:>11}{found['peak'] / MiB:>10.0f}"
+            )
+    return "\n".join(lines)

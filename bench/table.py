@@ -1,0 +1,189 @@
+"""The answers of all questions as rows of one table: a case, a peer with its version, both figures, and who wins."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bench.measure import MiB
+from bench.peers import version
+
+ALIKE = 0.05  # a difference of less is called none: the machine's own noise is of that size
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison; in all of them less is better."""
+
+    question: str
+    case: str
+    peer: str
+    unit: str
+    ours: float | None
+    theirs: float | None
+    note: str = ""
+
+    @property
+    def version(self) -> str:
+        return version(self.peer)
+
+    def words(self) -> str:
+        """Who wins, and by how much; or why it is not known."""
+        if self.ours is None or self.theirs is None:
+            return f"not measured: {self.note}"
+        less, more = sorted((self.ours, self.theirs))
+        better = "smaller" if self.unit.startswith(("MiB", "packages")) else "quicker"
+        if less == 0 or more / less < 1 + ALIKE:
+            found = "alike"
+        else:
+            winner = "Transom" if self.ours == less else f"**{self.peer} wins**:"
+            found = f"{winner} {more / less:.2f} times {better}"
+        return f"{found}; {self.note}" if self.note else found
+
+    def told(self) -> dict[str, Any]:
+        return {**asdict(self), "version": self.version, "words": self.words()}
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def markdown(rows: list[Row]) -> str:
+    lines = ["| question | case | peer | unit | Transom | peer's | in words |", "|---|---|---|---|---:|---:|---|"]
+    for row in rows:
+        cells = (row.question, row.case, f"{row.peer} {row.version}", row.unit, number(row.ours), number(row.theirs))
+        lines.append(f"| {' | '.join(cells)} | {row.words()} |")
+    return "\n".join(lines)
+
+
+def attention(result: dict[str, Any]) -> Iterator[Row]:
+    """The output alone, and with every statistic: beside SDPA (which gives none) and eager attention (its weights)."""
+    for one in result["attention"]:
+        shape = f"{tuple(one['shape'])} {'causal' if one['causal'] else 'full'}"
+        times, peaks = one["milliseconds"], one["peak_MiB"]
+        yield Row("attention", f"{shape}, output", "SDPA", "ms", times["attend"], times["sdpa"])
+        note = "Transom with every statistic, SDPA with none"
+        yield Row("attention", f"{shape}, looked into", "SDPA", "ms", times["sight"], times["sdpa"], note)
+        if "eager + statistics" in times:
+            for unit, found in (("ms", times), ("MiB at the peak", peaks)):
+                pair = found["sight"], found["eager + statistics"]
+                yield Row("attention", f"{shape}, looked into", "eager attention", unit, *pair)
+
+
+def flex(result: dict[str, Any]) -> Iterator[Row]:
+    for one in result["compared"]:
+        times, case = one["milliseconds"], f"{tuple(one['shape'])} {one['kind']}"
+        for peer in ("SDPA", "eager attention", "FlexAttention"):
+            note = one["not run"].get(peer, "")
+            if peer == "FlexAttention" and not note:
+                note = f"its first call takes {one['first_call_seconds'][peer]:.0f} s: it is compiled"
+            yield Row("flex", case, peer, "ms", times["Transom"], times.get(peer), note)
+
+
+def kernel(result: dict[str, Any]) -> Iterator[Row]:
+    """Forward and backward beside SDPA's; the rest of that question has no peer."""
+    for case, found in result["ratios"].items():
+        if case.startswith("training"):
+            shape, theirs = case.removeprefix("training "), found["sdpa_ms"]
+            yield Row("kernel", f"{shape}, there and back", "SDPA", "ms", theirs * found["transom"], theirs)
+
+
+def watching(result: dict[str, Any]) -> Iterator[Row]:
+    for one in result["compared"]:
+        contenders, tokens = one["contenders"], f"{one['tokens']:,} tokens"
+        for peer in ("Hugging Face eager", "TransformerLens", "nnsight"):
+            ours, theirs = contenders["Transom"], contenders[peer]
+            why = ours.get("not run") or theirs.get("not run") or ""
+            for unit, key in (("s", "seconds"), ("MiB at the peak", "peak")):
+                own, other = (None if "not run" in found else figure(found[key]) for found in (ours, theirs))
+                yield Row("watching", tokens, peer, unit, own, other, why)
+
+
+def figure(found: list[float] | int) -> float:
+    """The best of several seconds, or bytes as MiB."""
+    return min(found) if isinstance(found, list) else found / MiB
+
+
+def pages(result: dict[str, Any]) -> Iterator[Row]:
+    held = "BertViz's holds every weight, Transom's a map of each head"
+    whole = "Transom's trace, from which every weight can be had, beside BertViz's page"
+    for one in result["compared"]:
+        ours, theirs = one["Transom"], one["BertViz"]
+        case, why = f"one layer, {one['tokens']:,} tokens", theirs.get("not run", "")
+        page = None if why else theirs["page_bytes"] / MiB
+        seconds = None if why else theirs["seen_seconds"] + theirs["drawn_seconds"]
+        own = ours["seen_seconds"] + ours["drawn_seconds"]
+        yield Row("pages", f"{case}, page", "BertViz", "MiB", ours["page_bytes"] / MiB, page, why or held)
+        yield Row("pages", f"{case}, every weight", "BertViz", "MiB", ours["trace_bytes"] / MiB, page, why or whole)
+        yield Row("pages", f"{case}, from text to page", "BertViz", "s", own, seconds, why)
+
+
+def training(result: dict[str, Any]) -> Iterator[Row]:
+    times, peaks = result["milliseconds"], result["peak_MiB"]
+    rows, length = result["batch"]
+    for peer in ("nn.Transformer", "Marian", "JoeyNMT"):
+        why = "" if peer in times else "not installed"
+        case = f"a step of {rows} pairs of {length} tokens"
+        yield Row("training", case, peer, "ms", times["Transom"], times.get(peer), why)
+        yield Row("training", case, peer, "MiB at the peak", peaks["Transom"], peaks.get(peer), why)
+
+
+def generation(result: dict[str, Any]) -> Iterator[Row]:
+    for case, found in result["cases"].items():
+        times = found["milliseconds_a_step"]
+        for peer in ("Hugging Face", "CTranslate2"):
+            why = "" if peer in times else "not installed"
+            yield Row("generation", case, peer, "ms a step", times["Transom"], times.get(peer), why)
+
+
+def llama(result: dict[str, Any]) -> Iterator[Row]:
+    times = result["milliseconds_a_step"]
+    for peer in ("Hugging Face", "llama.cpp"):
+        why = result["not run"].get(peer, "")
+        yield Row("llama", "greedy, 1", peer, "ms a token", times["Transom"], times.get(peer), why)
+
+
+def startup(result: dict[str, Any]) -> Iterator[Row]:
+    """Up to what one watches with; and what pip brings beyond torch."""
+    times, brought = result["seconds"], result["brought"]
+    packages = {
+        "Hugging Face": "transformers",
+        "TransformerLens": "transformer-lens",
+        "nnsight": "nnsight",
+        "BertViz": "bertviz",
+        "captum": "captum",
+    }
+    for peer, package in packages.items():
+        why = "" if peer in times else "not installed"
+        own = times["transom.watch at hand"]
+        yield Row("startup", "imported, ready to use", peer, "s", own, times.get(peer), why)
+        for unit, key, scale in (("MiB on disk", "bytes", MiB), ("packages", "packages", 1)):
+            theirs = brought[package][key] / scale if package in brought else None
+            yield Row(
+                "startup",
+                "installed, beyond torch",
+                peer,
+                unit,
+                brought["transom"][key] / scale,
+                theirs,
+                why,
+            )
+
+
+ROWS: dict[str, Callable[[dict[str, Any]], Iterator[Row]]] = {
+    "attention": attention,
+    "flex": flex,
+    "kernel": kernel,
+    "watching": watching,
+    "pages": pages,
+    "training": training,
+    "generation": generation,
+    "llama": llama,
+    "startup": startup,
+}
+
+
+def rows_of(question: str, result: dict[str, Any] | None) -> list[Row]:
+    """The rows of a question; none if it has no peer, or gave no answer."""
+    return [] if result is None or question not in ROWS else list(ROWS[question](result))

@@ -1,0 +1,96 @@
+"""Several questions one after the other, each in a process of its own, and their answers in one table."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from bench.measure import machine, note, print_json
+from bench.peers import ROOT
+from bench.table import Row, markdown, rows_of
+
+GRACE = 120  # seconds beyond its time after which a question is ended: what was begun may be finished
+
+
+def answered(question: str, options: Namespace) -> dict[str, Any]:
+    """The question's JSON, whether it met its own bars, and how long it took; or why there is no answer."""
+    command = [sys.executable, "-m", "bench", question, "--json", "--threads", str(options.threads)]
+    command += ["--seconds", str(options.seconds), *(["--quick"] if options.quick else [])]
+    begun = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True)
+    try:
+        said, _ = process.communicate(timeout=options.seconds + GRACE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # with those it started
+        process.communicate()
+        return {"no answer": f"not done after {options.seconds + GRACE:.0f} s"}
+    except BaseException:  # Ctrl-C too: nothing is left running
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    if process.returncode not in (0, 1) or not said.strip():
+        return {"no answer": f"it ended with code {process.returncode}; its words are above"}
+    took = time.monotonic() - begun
+    return {"result": json.loads(said), "met its bars": process.returncode == 0, "seconds": took}
+
+
+def together(questions: list[str], options: Namespace) -> int:
+    """Ask all, write the table and the JSON, print one of them; 1 if a question got no answer."""
+    minutes = len(questions) * options.seconds / 60
+    bound = (
+        "a few minutes in all" if options.quick else f"at most {options.seconds:.0f} s each, {minutes:.0f} min in all"
+    )
+    note(f"{len(questions)} questions, {bound}; a quiet machine measures best")
+    answers = {}
+    for number, question in enumerate(questions, start=1):
+        note(f"[{number}/{len(questions)}] {question}")
+        answers[question] = answered(question, options)
+    rows = [row for question in questions for row in rows_of(question, answers[question].get("result"))]
+    page = report(answers, rows, options.quick)
+    document = {
+        "date": date.today().isoformat(),
+        "quick": options.quick,
+        "machine": machine(),
+        "rows": [row.told() for row in rows],
+        "answers": answers,
+    }
+    kept(options.into, page, document)
+    if options.json:
+        print_json(document)
+    else:
+        print(page)
+    return 1 if any("no answer" in answer for answer in answers.values()) else 0
+
+
+def report(answers: dict[str, dict[str, Any]], rows: list[Row], quick: bool) -> str:
+    """One page: what it was measured on, the table, and what is not in it."""
+    about = ", ".join(f"{name} {what}" for name, what in machine().items())
+    lines = ["# Transom beside its peers", "", f"{date.today().isoformat()}; {about}.", ""]
+    if quick:
+        lines += [
+            "**A quick run: small shapes, few repeats. It shows that everything runs; its figures mean little.**",
+            "",
+        ]
+    lines += [markdown(rows), ""]
+    silent = [name for name, answer in answers.items() if "no answer" in answer]
+    missed = [name for name, answer in answers.items() if answer.get("met its bars") is False]
+    lines += [f"* {name} gave no answer: {answers[name]['no answer']}." for name in silent]
+    lines += [f"* {name} missed a bar of its own; `python -m bench {name}` shows which." for name in missed]
+    alone = [name for name in answers if name not in silent and not any(row.question == name for row in rows)]
+    lines += [
+        f"* {name} has no peer: its figures are in the JSON document, and `python -m bench {name}` prints them."
+        for name in alone
+    ]
+    return "\n".join(lines)
+
+
+def kept(folder: Path, page: str, document: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "bench.md").write_text(page + "\n", encoding="utf-8")
+    (folder / "bench.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    note(f"written: {folder / 'bench.md'}, {folder / 'bench.json'}")

@@ -1,0 +1,157 @@
+"""The table of the bench: every row says its peer's version and, in words, who wins."""
+
+import json
+import sys
+from argparse import Namespace
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+table = pytest.importorskip("bench.table", reason="the bench is beside the tests, in the repository")
+peers = import_module("bench.peers")
+together = import_module("bench.together")
+questions = import_module("bench.__main__").QUESTIONS
+installed = import_module("bench.installed")
+
+SIDE = {"Transom": 2.0, "Hugging Face": 6.0, "CTranslate2": 1.0}
+ANSWERS = {
+    "attention": {
+        "attention": [
+            {
+                "shape": [1, 2, 3, 5],
+                "causal": True,
+                "milliseconds": {"sdpa": 2.0, "attend": 1.0, "sight": 2.02, "eager": 7.0, "eager + statistics": 11.0},
+                "peak_MiB": {"sdpa": 1.0, "attend": 1.0, "sight": 3.0, "eager": 7.0, "eager + statistics": 13.0},
+            }
+        ]
+    },
+    "flex": {
+        "compared": [
+            {
+                "shape": [1, 2, 3, 5],
+                "kind": "window",
+                "milliseconds": {"SDPA": 3.0, "eager attention": 5.0, "Transom": 2.0},
+                "first_call_seconds": {},
+                "not run": {"FlexAttention": "no compiler"},
+            }
+        ]
+    },
+    "kernel": {"ratios": {"training (3, 5) full": {"sdpa_ms": 10.0, "transom": 0.5}, "overview map": {"map": 2.0}}},
+    "watching": {
+        "compared": [
+            {
+                "tokens": 8192,
+                "contenders": {
+                    "Transom": {"seconds": [3.0, 2.0], "peak": 2 * 2**20},
+                    "Hugging Face eager": {"seconds": [7.0], "peak": 26 * 2**20},
+                    "TransformerLens": {"not run": "its weights alone take 36 GiB"},
+                    "nnsight": {"seconds": [1.0], "peak": 22 * 2**20},
+                },
+            }
+        ]
+    },
+    "pages": {
+        "compared": [
+            {
+                "tokens": 512,
+                "Transom": {"seen_seconds": 1.0, "drawn_seconds": 2.0, "page_bytes": 2**20, "trace_bytes": 2**22},
+                "BertViz": {"seen_seconds": 1.0, "drawn_seconds": 5.0, "page_bytes": 2**26},
+            }
+        ]
+    },
+    "training": {
+        "batch": [7, 5],
+        "milliseconds": {"Transom": 3.0, "nn.Transformer": 6.0, "Marian": 9.0},
+        "peak_MiB": {"Transom": 3.0, "nn.Transformer": 6.0, "Marian": 9.0},
+    },
+    "generation": {"cases": {"greedy, 1": {"milliseconds_a_step": SIDE}}},
+    "llama": {"milliseconds_a_step": {"Transom": 2.0, "Hugging Face": 6.0, "llama.cpp": 1.0}, "not run": {}},
+    "startup": {
+        "seconds": {"transom.watch at hand": 2.0, "Hugging Face": 4.0},
+        "brought": {"transom": {"bytes": 2**20, "packages": 5}, "transformers": {"bytes": 2**24, "packages": 11}},
+    },
+}
+
+
+@pytest.mark.parametrize("question", questions)
+def test_a_question_has_its_file_and_says_how_it_is_asked(question):
+    told = (Path(table.__file__).with_name(f"{question}.py")).read_text(encoding="utf-8")
+    assert f"python -m bench {question}" in told
+    assert "def run(options: Namespace) -> int:" in told
+
+
+def test_every_kind_of_row_is_tried_below():
+    assert set(ANSWERS) == set(table.ROWS) <= set(questions)
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_every_row_names_a_known_peer_and_says_who_wins(question):
+    rows = table.rows_of(question, ANSWERS[question])
+    assert rows
+    for row in rows:
+        assert row.question == question
+        assert row.peer in peers.PACKAGES
+        assert row.version
+        assert row.words()
+
+
+def test_words_say_who_wins_by_how_much_and_why_nothing_is_known():
+    rows = {row.peer: row for row in table.rows_of("generation", ANSWERS["generation"])}
+    assert rows["Hugging Face"].words() == "Transom 3.00 times quicker"
+    assert rows["CTranslate2"].words() == "**CTranslate2 wins**: 2.00 times quicker"
+    _, looked, eager, memory = table.rows_of("attention", ANSWERS["attention"])
+    assert looked.words() == "alike; Transom with every statistic, SDPA with none"
+    assert eager.words() == "Transom 5.45 times quicker"
+    assert memory.words() == "Transom 4.33 times smaller"
+    missing = next(row for row in table.rows_of("flex", ANSWERS["flex"]) if row.peer == "FlexAttention")
+    assert missing.words() == "not measured: no compiler"
+    assert missing.theirs is None
+
+
+def test_seconds_are_the_best_and_bytes_are_mebibytes():
+    rows = [row for row in table.rows_of("watching", ANSWERS["watching"]) if row.peer == "Hugging Face eager"]
+    assert [(row.unit, row.ours, row.theirs) for row in rows] == [("s", 2.0, 7.0), ("MiB at the peak", 2.0, 26.0)]
+
+
+def test_a_question_without_an_answer_or_a_peer_has_no_rows():
+    assert table.rows_of("generation", None) == []
+    assert table.rows_of("induction", {"two layers": 1.0}) == []
+
+
+def test_all_questions_become_one_page_and_one_document(monkeypatch, capsys, tmp_path):
+    said = {
+        "generation": {"result": ANSWERS["generation"], "met its bars": False, "seconds": 3.0},
+        "induction": {"result": {}, "met its bars": True, "seconds": 5.0},
+        "serving": {"no answer": "not done after 300 s"},
+    }
+    monkeypatch.setattr(together, "answered", lambda question, options: said[question])
+    options = Namespace(seconds=180, quick=False, json=False, into=tmp_path / "out")
+    assert together.together(list(said), options) == 1
+    printed = capsys.readouterr()
+    page = (tmp_path / "out/bench.md").read_text(encoding="utf-8")
+    assert printed.out == page
+    assert "3 questions, at most 180 s each, 9 min in all" in printed.err
+    assert page.count("\n| generation | greedy, 1 |") == 2
+    assert "* serving gave no answer: not done after 300 s." in page
+    assert "* generation missed a bar of its own" in page
+    assert "* induction has no peer" in page
+    document = json.loads((tmp_path / "out/bench.json").read_text(encoding="utf-8"))
+    assert [row["version"] for row in document["rows"]] == [peers.version("Hugging Face"), peers.version("CTranslate2")]
+    assert document["answers"] == said
+
+
+def test_a_question_that_fails_is_said_to_have_no_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr(together, "GRACE", 1)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    options = Namespace(seconds=5, quick=True, threads=1)
+    assert together.answered("induction", options) == {"no answer": "it ended with code 1; its words are above"}
+
+
+def test_what_a_package_brings_is_counted_beyond_torch():
+    found = installed.brought("transom")
+    names = set(installed.needed("transom")) - set(installed.needed("torch"))
+    assert {"transom", "starlette", "typer"} <= names
+    assert not {"torch", "networkx"} & names
+    assert found["packages"] == len(names)
+    assert found["bytes"] > 10 * 2**20  # the embedded translator alone
