@@ -61,7 +61,7 @@ def test_torch_func_is_left_to_torch(monkeypatch):
 LEFT_TO_TORCH = {
     None: torch.zeros(1, 8, 97, 64),
     "fewer than 8 queries": torch.zeros(1, 64, 7, 64),
-    "half precision, in which torch is as fast": torch.zeros(1, 8, 97, 64).bfloat16(),
+    "half precision, in which torch is as fast while nothing learns": torch.zeros(1, 8, 97, 64).bfloat16(),
     "so little to do that the call costs most": torch.zeros(1, 1, 97, 64),
     "torch.float64": torch.zeros(1, 8, 97, 64).double(),
 }
@@ -75,6 +75,16 @@ def test_auto_takes_the_native_engine_where_it_is_faster(why, monkeypatch):
     problem = put(Q, Q, Q)
     assert engines.why_torch(problem) == why
     assert engines.chosen(problem) is (native_engine.solve if why is None else torch_engine.solve)
+
+
+@needed
+def test_half_precision_that_learns_is_native(monkeypatch):
+    """torch's way back in half precision takes several times as long."""
+    monkeypatch.setenv("TRANSOM_ENGINE", "auto")
+    Q = torch.zeros(1, 8, 97, 64).bfloat16().requires_grad_()
+    assert engines.chosen(put(Q, Q, Q)) is native_engine.solve
+    with torch.no_grad():
+        assert engines.chosen(put(Q, Q, Q)) is torch_engine.solve
 
 
 FORKED = """
