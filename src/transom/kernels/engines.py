@@ -68,7 +68,7 @@ def slower(problem: Problem) -> str | None:
 
 
 def learning(problem: Problem) -> bool:
-    """Whether gradients are wanted: torch's way back in half precision takes several times as long as the native one."""
+    """Whether gradients are wanted, for which torch takes several times as long in half precision."""
     return torch.is_grad_enabled() and any(x.requires_grad for x in (problem.Q, problem.K, problem.V))
 
 
