@@ -277,6 +277,10 @@ WRONG = {
         lambda: draw("curves", {"a": [(1, 0.0)]}, log=True),
         "a log scale holds numbers above 0, but the curve 'a' has 0; leave log out",
     ),
+    "log across": (
+        lambda: draw("curves", {"a": [(0, 1.0)]}, log_across=True),
+        "a log scale holds numbers above 0, but the curve 'a' has a point at 0; leave log_across out",
+    ),
     "start": (
         lambda: draw("vectors", sight(), start=[1.0]),
         "start should be a vector of d_value=7 numbers, but has shape (1,); leave it out",
@@ -365,3 +369,20 @@ def test_a_receipt_is_worked_out_once_and_again_when_a_number_changes(monkeypatc
     own.output = own.output - 1.0
     draw("rows", own)
     assert len(passes) == 3
+
+
+def test_on_a_log_scale_across_equal_factors_are_equally_far_apart():
+    widths = (4, 16, 64, 256)
+    picture = draw("curves", {"a": [(x, 1.0 / x) for x in widths]}, log_across=True, across="width")
+    lines = picture.panels[0].lines(100, False)
+    assert lines[-2].split() == ["└4", "256", "width", "(log", "scale)"]
+    columns = [line.index("●") for line in lines if "│" in line and "●" in line]
+    gaps = [later - sooner for sooner, later in pairwise(columns)]
+    assert len(gaps) == 3
+    assert max(gaps) - min(gaps) <= 1
+    assert not [x for x in widths if f">{x}</text>" not in picture.svg()]
+
+
+def test_many_places_on_a_log_scale_are_marked_by_powers_of_ten():
+    panel = draw("curves", {"a": [(x, 1.0) for x in range(3, 2003, 7)]}, log_across=True).panels[0]
+    assert panel.marks_across() == [0.0, 1.0, 2.0, 3.0, 4.0]

@@ -13,6 +13,7 @@ WIDE, TALL = 560.0, 280.0
 DASHES = ("", "7 4", "2 3", "10 3 2 3", "5 2", "1 3", "12 4")
 SIGNS = "●▲■◆○△□"
 LABEL = 30
+FEW = 8  # places across that are each marked on a log scale; of more, the powers of ten are
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -27,6 +28,7 @@ class Curves(msgspec.Struct, frozen=True, tag="curves", kw_only=True):
     title: str = ""
     digits: int = 3
     log: bool = False
+    log_across: bool = False
 
     def span(self) -> tuple[float, float, float, float]:
         xs, ys = zip(*(point for curve in self.curves for point in curve.points), strict=True)
@@ -35,25 +37,34 @@ class Curves(msgspec.Struct, frozen=True, tag="curves", kw_only=True):
     def height(self, y: float) -> float:
         return math.log10(y) if self.log else y
 
+    def place(self, x: float) -> float:
+        return math.log10(x) if self.log_across else x
+
     def marks(self) -> tuple[list[float], list[float]]:
         """Ticks across and upwards."""
-        left, right, low, high = self.span()
+        _, _, low, high = self.span()
         low, high = self.height(low), self.height(high)
         if self.log:
-            return ticks(left, right), [
-                float(one) for one in range(math.floor(low), max(math.floor(low) + 1, math.ceil(high)) + 1)
-            ]
-        return ticks(left, right), ticks(low, high if high > low else low + 1.0)
+            return self.marks_across(), decades(low, high)
+        return self.marks_across(), ticks(low, high if high > low else low + 1.0)
+
+    def marks_across(self) -> list[float]:
+        left, right = (self.place(x) for x in self.span()[:2])
+        if not self.log_across:
+            return ticks(left, right)
+        found = sorted({self.place(x) for curve in self.curves for x, _ in curve.points})
+        return found if 1 < len(found) <= FEW else decades(left, right)
 
     def lines(self, width: int, colour: bool) -> list[str]:
         across, up = self.marks()
-        wide, tall = max(10, min(72, width - 14 - cells(self.across))), 12
+        room = cells(self.across) + (12 if self.log_across else 0)
+        wide, tall = max(10, min(72, width - 14 - room)), 12
         page = [[" "] * wide for _ in range(tall)]
         for number, curve in enumerate(self.curves):
             sign = SIGNS[number % len(SIGNS)]
             sign = inked(sign, rgb_of(CATEGORIES[number % len(CATEGORIES)])) if colour else sign
             for x, y in curve.points:
-                column = round((x - across[0]) / ((across[-1] - across[0]) or 1) * (wide - 1))
+                column = round((self.place(x) - across[0]) / ((across[-1] - across[0]) or 1) * (wide - 1))
                 row = round((up[-1] - self.height(y)) / ((up[-1] - up[0]) or 1) * (tall - 1))
                 page[row][column] = sign
         found = [self.title] if self.title else []
@@ -61,12 +72,16 @@ class Curves(msgspec.Struct, frozen=True, tag="curves", kw_only=True):
         for row, signs in enumerate(page):
             label = top if row == 0 else bottom if row == tall - 1 else ""
             found.append(f"{label:>9} │{''.join(signs)}".rstrip())
-        first, last = (written(one, decimals(across)) for one in (across[0], across[-1]))
-        found.append(f"{'':>10}└{first}{last:>{max(1, wide - len(first))}}  {self.across}")
+        first, last = (self.said_across(across, one) for one in (across[0], across[-1]))
+        scale = " (log scale)" if self.log_across else ""
+        found.append(f"{'':>10}└{first}{last:>{max(1, wide - len(first))}}  {self.across}{scale}")
         return found + [self.summary(number, curve) for number, curve in enumerate(self.curves)]
 
     def mark(self, marks: list[float], mark: float) -> str:
         return f"{10**mark:g}" if self.log else written(mark, decimals(marks))
+
+    def said_across(self, marks: list[float], mark: float) -> str:
+        return f"{10**mark:,.10g}" if self.log_across else written(mark, decimals(marks))
 
     def said(self, y: float) -> str:
         """A value to so many decimals; one that would be printed as 0 and is not, by its power of ten."""
@@ -95,15 +110,21 @@ class Curves(msgspec.Struct, frozen=True, tag="curves", kw_only=True):
             canvas.line(left, y, left + WIDE, y)
             canvas.text(left - 6, y + 4, self.mark(up, mark), size=11, ink="faint", anchor="end")
         for mark in across:
-            canvas.text(frame.x(mark), top + TALL + 16, f"{mark:,.10g}", size=11, ink="faint", anchor="middle")
-        canvas.text(left + WIDE, top + TALL + 33, f"{visible(self.across)} →", size=11, ink="faint", anchor="end")
+            canvas.text(frame.x(mark), top + TALL + 16, self.drawn_across(mark), size=11, ink="faint", anchor="middle")
+        scale = " (log scale)" if self.log_across else ""
+        canvas.text(
+            left + WIDE, top + TALL + 33, f"{visible(self.across)} →{scale}", size=11, ink="faint", anchor="end"
+        )
         for number, curve in enumerate(self.curves):
             self.curve(canvas, frame, number, curve)
         self.names(canvas, frame)
         return canvas
 
+    def drawn_across(self, mark: float) -> str:
+        return f"{10**mark if self.log_across else mark:,.10g}"
+
     def curve(self, canvas: Canvas, frame: "Frame", number: int, curve: Curve) -> None:
-        places = [(frame.x(x), frame.y(self.height(y))) for x, y in curve.points]
+        places = [(frame.x(self.place(x)), frame.y(self.height(y))) for x, y in curve.points]
         ink = CATEGORIES[number % len(CATEGORIES)]
         d = "M" + "L".join(f"{short(x)} {short(y)}" for x, y in places)
         canvas.path(d, ink, 2, dash=DASHES[number % len(DASHES)], tip=self.summary(number, curve)[2:])
@@ -137,6 +158,11 @@ class Frame:
 
     def y(self, y: float) -> float:
         return self.top + TALL * (self.up[1] - y) / (self.up[1] - self.up[0])
+
+
+def decades(low: float, high: float) -> list[float]:
+    """The powers of ten around two logarithms."""
+    return [float(one) for one in range(math.floor(low), max(math.floor(low) + 1, math.ceil(high)) + 1)]
 
 
 def rgb_of(text: str) -> tuple[int, int, int]:

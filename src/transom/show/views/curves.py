@@ -22,11 +22,12 @@ def curves(
     across: str = "step",
     up: str = "loss",
     log: bool = False,
+    log_across: bool = False,
     digits: int = 3,
     notes: Sequence[str] = (),
     model: str = "",
 ) -> Picture:
-    """One or more curves: {label: [(step, value), …]}, or one list alone; `log` for a log scale upwards.
+    """One or more curves: {label: [(step, value), …]}, or one list alone; `log` and `log_across` for log scales.
 
     Of a lesson: the rows of one of its tables, by the name of its `step`; unless given, the last.
     """
@@ -38,14 +39,14 @@ def curves(
         named = dict(thing) if isinstance(thing, Mapping) else {up: thing}
     if not named:
         raise Misfit("there should be a curve to draw, but none came; give {label: [(step, value), …]}")
-    found = [Curve(label, tuple(checked(label, points, log))) for label, points in named.items()]
+    found = [Curve(label, tuple(checked(label, points, log, log_across))) for label, points in named.items()]
     thinned = [Curve(curve.label, thin(curve.points)) for curve in found]
     said = [
         f"Of the {len(whole.points):,} points of “{visible(whole.label)}”, {len(few.points):,} are drawn, evenly."
         for whole, few in zip(found, thinned, strict=True)
         if len(few.points) < len(whole.points)
     ]
-    panel = Curves(curves=tuple(thinned), across=across, up=up, digits=digits, log=log)
+    panel = Curves(curves=tuple(thinned), across=across, up=up, digits=digits, log=log, log_across=log_across)
     rows = tuple((curve.label, x, y) for curve in thinned for x, y in curve.points)
     return Picture(
         view="curves",
@@ -66,7 +67,7 @@ def tabled(table: Any) -> dict[str, list[tuple[float, float]]]:
     }
 
 
-def checked(label: str, points: Any, log: bool) -> list[tuple[float, float]]:
+def checked(label: str, points: Any, log: bool, log_across: bool = False) -> list[tuple[float, float]]:
     """The points in order, every number one that can be drawn."""
     found = [(float(x), float(y)) for x, y in points]
     if not found:
@@ -80,6 +81,10 @@ def checked(label: str, points: Any, log: bool) -> list[tuple[float, float]]:
             )
         if log and y <= 0:
             raise Misfit(f"a log scale holds numbers above 0, but the curve {label!r} has {y:g}; leave log out")
+        if log_across and x <= 0:
+            raise Misfit(
+                f"a log scale holds numbers above 0, but the curve {label!r} has a point at {x:g}; leave log_across out"
+            )
     return sorted(found)
 
 
