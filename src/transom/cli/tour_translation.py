@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from transom.show.visible import visible
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -21,6 +23,7 @@ class Look:
     source: str
     target: str
     sources: list[str]  # tokens looked at
+    reads: list[str]  # tokens that look, a row each
     targets: list[str]  # tokens written, each by the row that looked for it
     layer: int
     head: int
@@ -35,25 +38,31 @@ class Look:
 
 def told(look: Look) -> Iterator[Text]:
     """The translation, the head as a picture, and the arrow knocked out, in words and numbers."""
-    place = f"layer {look.layer}, head {look.head}"
+    place, rows = f"layer {look.layer}, head {look.head}", [called(look, row) for row in range(len(look.reads))]
+    sources = list(map(visible, look.sources))
     yield Text()
     yield Text(f"5  The translator that comes with Transom: “{look.source}” → “{look.target}”")
-    yield Text(f"   Where {place} looked, the head it needs most here (the receipt holds):")
-    wide, margin = [max(3, len(token.strip())) for token in look.sources], max(map(len, look.targets)) + 2
-    heads = "  ".join(f"{token.strip():<{width}}" for token, width in zip(look.sources, wide, strict=True))
-    yield Text(f"   {'from ↓ at →':<{max(margin, 11)}}  {heads}".rstrip())
-    for token, weights in zip(look.targets, look.weights, strict=True):
+    yield Text(f"   Where {place} looked, the head it needs most here (in brackets: what comes next):")
+    wide, margin = [max(3, len(token)) for token in sources], max(11, *map(len, rows))
+    heads = "  ".join(f"{token:<{width}}" for token, width in zip(sources, wide, strict=True))
+    yield Text(f"   {'from ↓ at →':<{margin}}  {heads}".rstrip())
+    for name, weights in zip(rows, look.weights, strict=True):
         row = "  ".join(f"{heat(weight) * 3:<{width}}" for weight, width in zip(weights, wide, strict=True))
-        yield Text.assemble("   ", (f"{token.strip():<{max(margin, 11)}}", "bold"), "  ", (row.rstrip(), "cyan"))
+        yield Text.assemble("   ", (f"{name:<{margin}}", "bold"), "  ", (row.rstrip(), "cyan"))
     yield from knocked_out(look)
 
 
+def called(look: Look, row: int) -> str:
+    """A row by the token it reads, and in brackets the one that comes next: as in `see` and on the page."""
+    return f"{visible(look.reads[row])} ({visible(look.targets[row])})"
+
+
 def knocked_out(look: Look) -> Iterator[Text]:
-    token, at, instead = look.targets[look.row].strip(), look.sources[look.column].strip(), look.instead.strip()
+    token, at, instead = look.targets[look.row].strip(), visible(look.sources[look.column]), look.instead.strip()
     weight = look.weights[look.row][look.column]
     then = "it would still be written" if instead == token else f"“{instead}” would be written"
-    yield Text(f"   Knock out the arrow “{token}” → “{at}” (weight {weight:.2f}): the chance of “{token}” goes from")
-    yield Text(f"   {look.before:.3f} to {look.after:.3f}, and {then}.")
+    yield Text(f"   Knock out the arrow “{called(look, look.row)}” → “{at}” (weight {weight:.2f}; · is a space):")
+    yield Text(f"   the chance of “{token}” goes from {look.before:.3f} to {look.after:.3f}, and {then}.")
 
 
 def heat(weight: float) -> str:
@@ -69,6 +78,8 @@ def looked() -> Look:
     """Translate the sentence, find the head and the arrow that matter most, and knock the arrow out."""
     import torch
 
+    from transom.lens import watch
+    from transom.lens.asking.matter import most_telling, told_first
     from transom.models import EncoderDecoder
     from transom.models.embedded import embedded
     from transom.run.texts import ready, translated
@@ -85,17 +96,19 @@ def looked() -> Look:
         with torch.no_grad():
             return torch.softmax(model(source, fed)[0], dim=-1)
 
-    whole = chances()[range(len(written)), written].log()
-    layer, head = most_needed(model, lambda: float((whole - chances()[range(len(written)), written].log()).sum()))
-    sight = seen(model, layer, chances)
+    with watch(model) as trace:
+        whole = chances()[range(len(written)), written].log()
+    name, head, *_ = most_telling(model, {"source": source, "target": fed}, told_first(trace))
+    sight = trace[name]
     weights = sight.weights(batch=0, head=head)
-    row, column, changed = strongest_effect(model, layer, head, weights, chances, written)
+    row, column, changed = strongest_effect(model, (name, head), weights, chances, written)
     return Look(
         SENTENCE,
         target,
         tokenizer.pieces(source[0].tolist()),
+        tokenizer.pieces(fed[0].tolist()),
         tokenizer.pieces(written),
-        layer,
+        int(name.split(".")[2]),
         head,
         weights.tolist(),
         {**asdict(sight.receipt()), "holds": sight.receipt().holds},
@@ -107,43 +120,17 @@ def looked() -> Look:
     )
 
 
-def cross(layer: int) -> str:
-    """The path of a layer's cross-attention."""
-    return f"decoder.blocks.{layer}.cross"
-
-
-def most_needed(model: Any, lost: Callable[[], float]) -> tuple[int, int]:
-    """The layer and head of cross-attention without which the translation loses most of its log-probability."""
-    from transom.lens import knock_out
-
-    found = {}
-    for layer, block in enumerate(model.decoder.blocks):
-        for head in range(block.cross.heads):
-            with knock_out(model, layer=cross(layer), head=head):
-                found[layer, head] = lost()
-    return max(found, key=lambda place: found[place])
-
-
-def seen(model: Any, layer: int, act: Callable[[], object]) -> Any:
-    """The cross-attention of a layer, kept for looking while `act` runs the model."""
-    from transom.lens import watch
-
-    with watch(model, layers=cross(layer)) as trace:
-        act()
-    return trace[cross(layer)]
-
-
 def strongest_effect(
-    model: Any, layer: int, head: int, weights: "Tensor", chances: Callable[[], "Tensor"], written: list[int]
+    model: Any, place: tuple[str, int], weights: "Tensor", chances: Callable[[], "Tensor"], written: list[int]
 ) -> tuple[int, int, "Tensor"]:
     """Of each row's strongest arrow, the one whose loss costs its token most; and all chances without it."""
     from transom.lens import knock_out
 
-    before = chances()
+    before, (layer, head) = chances(), place
     tried = {}
     for row, token in enumerate(written):
         column = int(weights[row].argmax())
-        with knock_out(model, layer=cross(layer), head=head, query=row, key=column):
+        with knock_out(model, layer=layer, head=head, query=row, key=column):
             after = chances()
         tried[row, column] = (float(before[row, token] - after[row, token]), after)
     (row, column), (_, after) = max(tried.items(), key=lambda one: one[1][0])
