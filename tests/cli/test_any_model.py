@@ -9,7 +9,7 @@ from model_folders import of_hugging_face, of_transom
 
 import transom
 from transom.cli.any_model import OfTransom, cut, opened
-from transom.cli.hugging_face import OfHuggingFace, cached
+from transom.cli.hugging_face import OfHuggingFace, cached, readable
 from transom.names import Misfit
 
 pytestmark = [
@@ -119,6 +119,34 @@ def test_what_is_no_model_is_said(tmp_path):
         f"{tmp_path}/config.json should describe a model of Transom's (format, model) or of Hugging Face's"
         " (model_type), but it does neither; is it the folder of a model?"
     )
+
+
+@pytest.mark.parametrize(("origin", "kind"), [one for one in KINDS if one[1] != "encoder"])
+def test_what_is_written_is_told_token_by_token(models, origin, kind):
+    one, heard = models(origin, kind), []
+    fed = one.encode("the cat sat", told=heard.append)
+    if kind == "encoder_decoder":
+        assert one.strings(heard) == fed.written
+    else:
+        assert one.continued(fed.ids, 5, heard.append) == heard
+        assert 0 < len(heard) <= 5
+        room = one.longest - len(fed.ids)
+        assert len(one.continued(fed.ids, 10**6)) <= room
+
+
+def test_tokens_of_hugging_face_are_shown_readable():
+    transformers = pytest.importorskip("transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    for decoder, tokens, shown in (
+        ("ByteLevel", ["<s>", "Ġcat", "Ċ", "Ã©", "â", "sat"], ["<s>", " cat", "\n", "é", "\\xe2", "sat"]),
+        ("Metaspace", ["<s>", "▁cat", "sat"], ["<s>", " cat", "sat"]),
+        ("WordPiece", ["[CLS]", "cat", "##s"], ["[CLS]", "cat", "##s"]),
+    ):
+        vocabulary = {token: place for place, token in enumerate(tokens)}
+        engine = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token=tokens[0]))
+        engine.decoder = getattr(tokenizers.decoders, decoder)()
+        found = transformers.PreTrainedTokenizerFast(tokenizer_object=engine, bos_token=tokens[0])
+        assert readable(found, list(range(len(tokens)))) == shown
 
 
 def test_a_name_without_a_slash_is_looked_for_in_the_cache(tmp_path, monkeypatch):
