@@ -1,7 +1,7 @@
 """Does the native engine keep its promises, and does its cost follow from the shape?
 
-Training, the statistics-only pass, exact tiles and maps beside PyTorch's own, as ratios in the same run; then the cost
-model of docs/kernel.md: a rate and an overhead are fitted to two shapes, and three others are predicted.
+Training, the statistics-only pass, exact tiles and maps beside PyTorch's own, as ratios in the same run; errors; the
+cost model of docs/kernel.md: its three rates are fitted to six shapes, and three others are predicted.
 
     python -m bench kernel [--json] [--quick] [--threads N]
 """
@@ -9,6 +9,7 @@ model of docs/kernel.md: a rate and an overhead are fitted to two shapes, and th
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +24,7 @@ from transom.lens.sight import Sight
 Shape = tuple[int, int, int, int]
 TRAINING = [(64, 4, 24, 32), (32, 8, 128, 64), (8, 12, 512, 64)]
 LOOKING = [(8, 8, 128, 64), (1, 12, 512, 64), (1, 12, 2048, 64), (1, 8, 4096, 128)]
-FITTED = [(1, 12, 256, 64), (1, 12, 1024, 64)]
+FITTED = [(1, 8, 64, 64), (8, 8, 128, 64), (1, 12, 256, 64), (2, 3, 700, 96), (1, 6, 1024, 64), (1, 6, 1536, 32)]
 PREDICTED = [(4, 8, 192, 64), (1, 12, 2048, 64), (1, 8, 4096, 128)]
 LONG, OVERVIEW = 131_072, 32_768
 
@@ -96,34 +97,48 @@ def overview(quick: bool) -> dict[str, float]:
 
 
 def pairs(shape: Shape, causal: bool) -> float:
-    """Numbers multiplied: for each row and key it looks at, d_head for the score and d_value for the output."""
+    """Pairs of a row and a key that it looks at; where it may not look ahead, whole vectors of 16 rows do so."""
+    batch, heads, n, _ = shape
+    return batch * heads * n * (n + 16) / 2 if causal else batch * heads * n * n
+
+
+def costs(shape: Shape, causal: bool) -> list[float]:
+    """What the time goes by: numbers multiplied, numbers packed and written, and that there was a call."""
     batch, heads, n, d = shape
-    return batch * heads * n * (n + 16 if causal else n) * (0.5 if causal else 1.0) * 2 * d
+    return [pairs(shape, causal) * 2 * d, batch * heads * n * 2 * d, 1.0]
 
 
-def around(shape: Shape) -> float:
-    """Numbers packed, unpacked and written, for each row."""
-    batch, heads, n, d = shape
-    return batch * heads * n * 2 * d
+def fitted(costs: Tensor, seconds: Tensor) -> Tensor:
+    """The rates, none below 0, for which cost · rates is nearest to the time: least squares of the relative error."""
+    left, found = costs / seconds[:, None], []
+    for chosen in product((False, True), repeat=costs.shape[1]):
+        rates = torch.zeros(costs.shape[1], dtype=torch.float64)
+        kept = torch.tensor(chosen)
+        rates[kept] = torch.linalg.lstsq(left[:, kept], torch.ones(len(left), 1).double()).solution[:, 0]
+        if (rates >= 0).all():
+            found.append(((left @ rates - 1).square().sum().item(), rates))
+    return min(found, key=lambda pair: pair[0])[1]
 
 
-def seconds(shape: Shape, causal: bool, quick: bool) -> float:
-    work = partial(transom.attend, *tensors(shape), causal=causal)
-    return interleaved({"attend": work}, repeats=5 if quick else 40, seconds=1 if quick else 8)["attend"]["best"]
-
-
-def modelled(quick: bool) -> list[dict[str, object]]:
-    """Time fitted on two shapes as a · products + b · rows, and predicted for others."""
+def modelled(quick: bool) -> dict[str, object]:
+    """Time as a · numbers multiplied + b · numbers packed + c: fitted to some shapes, predicted for others."""
     note("cost model …")
-    shapes = [((2, 2, 64, 64), True)] if quick else [(shape, causal) for shape in PREDICTED for causal in (False, True)]
-    left = torch.tensor([[pairs(shape, False), around(shape)] for shape in FITTED], dtype=torch.float64)
-    right = torch.tensor([seconds(shape, False, quick) for shape in FITTED], dtype=torch.float64)
-    a, b = torch.linalg.solve(left, right).tolist()
-    rows = []
-    for shape, causal in shapes:
-        predicted, measured = a * pairs(shape, causal) + b * around(shape), seconds(shape, causal, quick)
-        rows.append({"shape": shape, "causal": causal, "ms": 1e3 * measured, "predicted_ms": 1e3 * predicted})
-    return rows
+    ways = (False, True)
+    known = [(shape, causal) for shape in (FITTED[:2] if quick else FITTED) for causal in ways]
+    asked = [(shape, causal) for shape in (PREDICTED[:1] if quick else PREDICTED) for causal in ways]
+    works: dict[str, Work] = {
+        f"{shape} {causal}": partial(transom.attend, *tensors(shape), causal=causal) for shape, causal in known + asked
+    }
+    times = [time["best"] for time in interleaved(works, 3 if quick else 30, 2 if quick else 60).values()]
+    table = torch.tensor([costs(*one) for one in known + asked], dtype=torch.float64)
+    rates = fitted(table[: len(known)], torch.tensor(times[: len(known)], dtype=torch.float64))
+    rows = [
+        {"shape": shape, "causal": causal, "ms": 1e3 * time, "predicted_ms": 1e3 * float(cost @ rates)}
+        for (shape, causal), time, cost in zip(known + asked, times, table, strict=True)
+    ]
+    a, b, c = rates.tolist()
+    found = {"fitted": rows[: len(known)], "predicted": rows[len(known) :]}
+    return {"a_ps": 1e12 * a, "b_ps": 1e12 * b, "c_us": 1e6 * c, **found}
 
 
 def memory_of(shape: Shape, at_once: bool) -> Work:
@@ -145,6 +160,31 @@ def memory(quick: bool) -> list[dict[str, object]]:
     return rows
 
 
+def error(found: Tensor, exact: Tensor) -> float:
+    """The largest, relative where numbers are above 1."""
+    return float(((found - exact).abs() / exact.abs().clamp_min(1.0)).max())
+
+
+def errors(quick: bool) -> list[dict[str, object]]:
+    """Of the output against float64, beside PyTorch's, as scores grow."""
+    note("errors …")
+    rows = []
+    for d in (64, 128):
+        for times in (1.0, 3.0, 5.0):
+            Q, K, V = tensors((1, 2, 256 if quick else 2048, d))
+            exact = F.scaled_dot_product_attention(times * Q.double(), K.double(), V.double(), is_causal=True)
+            native, theirs = (
+                error(attention(times * Q, K, V), exact)
+                for attention in (
+                    partial(transom.attend, causal=True),
+                    partial(F.scaled_dot_product_attention, is_causal=True),
+                )
+            )
+            highest = float((times * Q @ K.mT).abs().max() / d**0.5)
+            rows.append({"d_head": d, "highest score": highest, "error": native, "error of SDPA": theirs})
+    return rows
+
+
 def measured(quick: bool) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, measure, shapes in (("training", training, TRAINING), ("statistics only", looked_later, LOOKING)):
@@ -163,16 +203,43 @@ def line(row: dict) -> str:
     )
 
 
+def cost_table(model: dict) -> str:
+    """The fitted rates, and what they predict beside what was measured."""
+    lines = [
+        "\ncost model: seconds = a · pairs · (d_head + d_value) + b · rows · (d_head + d_value) + c",
+        f"a = {model['a_ps']:.2f} ps, b = {model['b_ps']:.0f} ps, c = {model['c_us']:.0f} µs",
+        f"{'':<11}{'shape':<18}{'':<8}{'ms':>10}{'predicted':>11}{'÷':>7}",
+    ]
+    for name in ("fitted", "predicted"):
+        for row in model[name]:
+            way = "causal" if row["causal"] else "full"
+            lines.append(
+                f"{name:<11}{row['shape']!s:<18}{way:<8}{row['ms']:>10.3f}{row['predicted_ms']:>11.3f}"
+                f"{row['predicted_ms'] / row['ms']:>7.2f}"
+            )
+    return "\n".join(lines)
+
+
+def memory_table(rows: list[dict]) -> str:
+    lines = [f"\npeak MiB beyond Q, K, V\n{'shape':<18}{'':<22}{'MiB':>7}{'predicted':>11}"]
+    for row in rows:
+        what = "output, all statistics" if row["at_once"] else "output"
+        lines.append(f"{row['shape']!s:<18}{what:<22}{row['MiB']:>7.1f}{row['predicted_MiB']:>11.1f}")
+    return "\n".join(lines)
+
+
 def run(options: Namespace) -> int:
     """Measure and print."""
-    ratios, times, memories = measured(options.quick), modelled(options.quick), memory(options.quick)
+    ratios, model, memories = measured(options.quick), modelled(options.quick), memory(options.quick)
+    off = errors(options.quick)
     if options.json:
-        print_json({"machine": machine(), **engines.told(), "ratios": ratios, "time": times, "memory": memories})
+        found = {"ratios": ratios, "time": model, "memory": memories, "errors": off}
+        print_json({"machine": machine(), **engines.told(), **found})
         return 0
     print(", ".join(f"{name} {what}" for name, what in {**machine(), **engines.told()}.items()), end="\n\n")
     for name, found in ratios.items():
         print(f"{name:<44}{line(found)}")  # pyright: ignore[reportArgumentType]
-    print("\ncost model")
-    for row in (*times, *memories):
-        print(line(row))
+    print(cost_table(model))
+    print(memory_table(memories))
+    print("\nerror of the output against float64, 2,048 tokens, causal", *map(line, off), sep="\n")
     return 0

@@ -1,5 +1,6 @@
 """Which engine solves what, and what is said when it cannot; forks, torch.func, torch.compile."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -8,10 +9,11 @@ import pytest
 import torch
 
 import transom
+from transom.equations.masks import Causal, Mask
 from transom.kernels import engines, library, native_engine, torch_engine
 from transom.kernels.library import Engine
 from transom.kernels.problem import put
-from transom.kernels.terms import refusal, terms
+from transom.kernels.terms import refusal
 
 needed = pytest.mark.skipif(not isinstance(library.engine(), Engine), reason="the native engine is not built here")
 REAL = torch.rand(2, 41, generator=torch.Generator().manual_seed(3)) < 0.7
@@ -29,11 +31,19 @@ REFUSED = {
     "tensors on meta": lambda Q, K, V: put(Q.to("meta"), K.to("meta"), V.to("meta")),
     "a bias that learns": lambda Q, K, V: put(Q, K, V, bias=BIAS.clone().requires_grad_()),
     "a bias that is the same for all keys": lambda Q, K, V: put(Q, K, V, bias=BIAS[..., :1]),
-    "two masks of documents at once": lambda Q, K, V: put(
-        Q, K, V, transom.same_document(torch.arange(41)) & transom.same_document(torch.arange(41))
+    "documents of two kinds joined by |": lambda Q, K, V: put(
+        Q, K, V, transom.same_document(torch.arange(41)) | transom.same_document(torch.arange(41))
     ),
-    "a mask of kind Either": lambda Q, K, V: put(Q, K, V, transom.causal() | transom.padding(REAL)),
+    "masks joined by | that leave a gap between them": lambda Q, K, V: put(
+        Q, K, V, Causal(start=-9) | transom.sliding_window(2)
+    ),
+    "a mask of kind Checkered": lambda Q, K, V: put(Q, K, V, transom.causal() & Checkered()),
 }
+
+
+class Checkered(Mask):
+    def seen(self, block):
+        return ((block.query_positions() + block.key_positions()) % 2 == 0)[None, None]
 
 
 @needed
@@ -126,13 +136,55 @@ of = [torch.autograd.grad(x.square().sum(), (Q, K, V)) for x in (compiled(Q, K, 
 assert all(torch.equal(mine, its) for mine, its in zip(*of))
 """
 
+COMPILED_ONCE = """
+import torch, transom
+graphs = []
+def counted(graph, inputs):
+    graphs.append(graph)
+    return graph.forward
+def attend(Q, K, V, real, ids):
+    return transom.attend(Q, K, V, transom.padding(real) & transom.same_document(ids), causal=True)
+compiled = torch.compile(attend, fullgraph=True, dynamic=True, backend=counted)
+for batch, tokens in ((2, 37), (3, 61), (5, 97)):
+    Q, K, V = torch.randn(3, batch, 4, tokens, 19)
+    given = (Q, K, V, torch.rand(batch, tokens) < 0.9, torch.arange(tokens) // 11)
+    assert torch.equal(compiled(*given), attend(*given))
+assert len(graphs) == 1
+"""
+
+EXPORTED = """
+import io, torch, transom
+class Looks(torch.nn.Module):
+    def forward(self, Q, K, V, real):
+        return transom.attend(Q, K, V, transom.padding(real), causal=True, softcap=20.0)
+def inputs(batch, tokens):
+    return (*torch.randn(3, batch, 4, tokens, 19), torch.rand(batch, tokens) < 0.9)
+batch, tokens = torch.export.Dim("batch", max=64), torch.export.Dim("tokens", max=4096)
+shapes = ({0: batch, 2: tokens},) * 3 + ({0: batch, 1: tokens},)
+program = torch.export.export(Looks(), inputs(2, 37), dynamic_shapes=shapes)
+assert [str(node.target) for node in program.graph.nodes].count("transom.attention.default") == 1
+file = io.BytesIO()
+torch.export.save(program, file)
+file.seek(0)
+loaded = torch.export.load(file).module()
+for sizes in ((2, 37), (3, 61), (5, 7)):
+    given = inputs(*sizes)
+    assert torch.equal(loaded(*given), Looks()(*given))
+"""
+
 
 @needed
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
-    [FORKED, INTERRUPTED, COMPILED],
-    ids=["a forked process goes on alone", "an interrupt is answered", "compiled, it is one graph"],
+    [FORKED, INTERRUPTED, COMPILED, COMPILED_ONCE, EXPORTED],
+    ids=[
+        "a forked process goes on alone",
+        "an interrupt is answered",
+        "compiled, it is one graph",
+        "compiled for any sizes, it is one graph",
+        "exported, saved and loaded, it is one operator",
+    ],
 )
 def test_in_a_process_of_its_own(code):
     """Where neither the threads of the tests nor their shape checks are in the way."""
@@ -150,6 +202,16 @@ def test_an_unknown_engine_or_instruction_set_is_named(monkeypatch):
     )
     monkeypatch.setenv("TRANSOM_ISA", "sse9")
     assert library.best() == "TRANSOM_ISA must be one of avx512, avx2, generic, and it is 'sse9'"
+
+
+@needed
+def test_a_library_built_from_other_sources_is_not_called(monkeypatch):
+    monkeypatch.delenv("TRANSOM_ISA", raising=False)
+    assert isinstance(library.best(), Engine)
+    more = type("Found", (ctypes.Structure,), {"_fields_": (*library.Found._fields_, ("more", ctypes.c_int64))})
+    monkeypatch.setattr(library, "Found", more)
+    assert library.best() == "it was built from other sources than these; pip install builds it anew"
+    assert not library.fits(ctypes.CDLL(None))
 
 
 def test_without_a_library_native_says_so_and_auto_goes_on(monkeypatch, tmp_path):
@@ -174,5 +236,28 @@ def test_the_operators_keep_torchs_rules(monkeypatch):
     monkeypatch.setenv("TRANSOM_ENGINE", "native")
     Q, K, V = (x[:1, :, :7].detach().requires_grad_() for x in tensors())
     problem = put(Q, K, V, causal=True)
-    rest = native_engine.arguments(problem, terms(problem))
+    parts, numbers = native_engine.arguments(problem)
+    rest = (*parts, *numbers)
     torch.library.opcheck(torch.ops.transom.attention.default, (Q, K, V, *rest))
+    with torch.no_grad():
+        output, lse = torch.ops.transom.attention(Q, K, V, *rest)
+        given = (Q, K, V, output, lse, torch.ones_like(output), *rest)
+        checks = ("test_schema", "test_faketensor")
+        torch.library.opcheck(torch.ops.transom.attention_backward.default, given, test_utils=checks)
+
+
+@needed
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Input #. requires gradient and is not a double precision")
+def test_the_operators_gradients_are_finite_differences(monkeypatch):
+    """In float32, which is all it takes: steps large enough to be seen, and so a coarse comparison."""
+    monkeypatch.setenv("TRANSOM_ENGINE", "native")
+    Q, K, V = (x[:1, :, :7, :5].detach().requires_grad_() for x in tensors())
+    problem = put(Q, K, V, transom.sliding_window(3) | transom.padding(torch.arange(7) < 2), softcap=3.0)
+    parts, numbers = native_engine.arguments(problem)
+    rest = (*parts, *numbers)
+
+    def output(*qkv):
+        return torch.ops.transom.attention(*qkv, *rest)[0]
+
+    assert torch.autograd.gradcheck(output, (Q, K, V), eps=1e-2, atol=2e-3, rtol=1e-2)

@@ -22,6 +22,7 @@ SETTINGS = {
     "padding": {"allowed": transom.padding(ALLOWED[:, 0, 0])},
     "documents": {"allowed": transom.same_document(torch.arange(131) // 29)},
     "given": {"allowed": ALLOWED},
+    "a window and sinks": {"causal": True, "allowed": transom.sliding_window(5) | transom.padding(ALLOWED[:, 0, 0])},
     "capped and biased": {"softcap": 2.0, "bias": torch.randn(6, 101, 131, generator=RANDOM)},
 }
 
@@ -110,8 +111,9 @@ def test_all_is_the_same_for_any_number_of_threads(instructions, monkeypatch):
             assert all(torch.equal(getattr(mine, name), getattr(its, name)) for name in vars(its))
 
 
-def test_long_rows_go_over_several_blocks(instructions):
-    qkv = tensors(queries=61, keys=4507, sharp=1.0)
+@pytest.mark.parametrize("sharp", [1.0, 3.0])
+def test_long_rows_go_over_several_blocks(sharp, instructions):
+    qkv = tensors(queries=61, keys=4507, sharp=sharp)
     _, expected = exact(*qkv, causal=True)
     for found in both(*qkv, 8, causal=True):
         for statistic, value in expected.items():
@@ -133,6 +135,17 @@ def test_a_map_is_made_of_the_weights(cell, pool, name, instructions):
             for across, one in enumerate(line.split(cell[1], dim=1)):
                 expected = one.max() if pool == "max" else one.sum()
                 assert abs(float(found[down, across] - expected)) < ERROR * max(1.0, float(expected))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_looked_at_as_it_is(dtype, instructions):
+    Q, K, V = (x.to(dtype) for x in tensors())
+    _, expected = exact(Q, K, V, causal=True)
+    lse = tiles.solve(put(Q.float(), K.float(), V.float(), causal=True))[1]
+    problem = put(Q, K, V, causal=True)
+    for found in (looking.solved(problem, 8, 30)[2], looking.statistics(problem, lse, 8, 30)):
+        for statistic, value in expected.items():
+            assert ((getattr(found, statistic) - value).abs() / value.abs().clamp_min(1.0)).max() < ERROR, statistic
 
 
 def test_a_sight_looks_natively_and_says_the_same(monkeypatch):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import transom
 from transom.equations.biases import DistanceBias, TableBias
+from transom.equations.masks import Given
 from transom.kernels import engines, library, torch_engine
 from transom.kernels.problem import put
 
@@ -29,6 +30,7 @@ REAL[1, 30:] = False
 DOCUMENTS = torch.stack([torch.arange(41) // 9, torch.arange(41) // 5])
 ONE_OF_THREE = transom.same_document(torch.arange(41) // 19)
 BIAS = torch.randn(2, 1, 37, 41, generator=RANDOM)
+FIRST = torch.arange(41) < 3
 LOWEST = torch.zeros(1, 1, 37, 41)
 LOWEST[:, :, :, 5:9] = torch.finfo(torch.float32).min
 LOWEST[:, :, 7] = torch.finfo(torch.float32).min
@@ -37,7 +39,7 @@ LOWEST[:, :, 11] = -torch.inf
 SETTINGS = {
     "plain": {},
     "causal": {"causal": True},
-    "scaled": {"scale": -0.3},
+    "scaled": {"scale": -0.7},
     "window": {"allowed": transom.sliding_window(5)},
     "causal window": {"causal": True, "allowed": transom.sliding_window(5)},
     "padding": {"allowed": transom.padding(REAL)},
@@ -47,6 +49,13 @@ SETTINGS = {
     "given": {"allowed": ALLOWED},
     "given to all heads": {"allowed": ALLOWED[:, :1]},
     "all": {"causal": True, "allowed": transom.sliding_window(17) & transom.padding(REAL) & ONE_OF_THREE},
+    "a prefix for all": {"allowed": transom.causal() | transom.padding(FIRST)},
+    "a window and sinks": {"causal": True, "allowed": transom.sliding_window(5) | transom.padding(REAL)},
+    "documents and a prefix": {"allowed": transom.same_document(DOCUMENTS) | transom.padding(FIRST)},
+    "documents of two kinds": {"allowed": transom.same_document(DOCUMENTS) & ONE_OF_THREE},
+    "a window or a document": {"allowed": transom.sliding_window(3) | transom.same_document(DOCUMENTS)},
+    "both of two, or padding": {"allowed": (transom.causal() & ONE_OF_THREE) | transom.padding(FIRST | REAL)},
+    "given or a window": {"allowed": Given(ALLOWED) | transom.sliding_window(2)},
     "biased": {"bias": BIAS},
     "biased by key": {"bias": BIAS[:, :, :1]},
     "biased with the lowest number and −∞": {"bias": LOWEST},
@@ -68,12 +77,12 @@ def widened(settings):
     }
 
 
-def answers(solve, qkv, **settings):
-    """Output, log-sum-exp and gradients, all from the same seeds."""
+def answers(solve, qkv, rounded=torch.float64, **settings):
+    """Output, log-sum-exp and gradients, all from the same seeds; what is sent back is `rounded`."""
     qkv = [x.detach().requires_grad_() for x in qkv]
     torch.manual_seed(11)
     output, lse = solve(put(*qkv, **settings))
-    sent = torch.randn(output.shape, generator=torch.Generator().manual_seed(13)).to(output.dtype)
+    sent = torch.randn(output.shape, generator=torch.Generator().manual_seed(13)).to(rounded).to(output.dtype)
     return output.detach(), lse, *torch.autograd.grad(output, qkv, sent)
 
 
@@ -119,6 +128,49 @@ def test_long_rows_go_over_several_blocks_of_keys(instructions):
         exact = answers(torch_engine.solve, [Q.double(), K.double(), V.double()], causal=causal)
         for mine, its in zip(found, exact, strict=True):
             assert ((mine - its).abs() / its.abs().clamp_min(1.0)).max() < ERROR
+
+
+@pytest.mark.parametrize("sharp", [1.0, 3.0])
+def test_long_rows_of_large_scores_are_as_exact(sharp, instructions):
+    Q, K, V = tensors(queries=61, keys=4507, heads=2, kv_heads=1, d_head=67, d_value=11)
+    found = answers(engines.solve, (Q * sharp, K, V), causal=True)
+    exact = answers(torch_engine.solve, [(Q * sharp).double(), K.double(), V.double()], causal=True)
+    for mine, its in zip(found, exact, strict=True):
+        assert ((mine - its).abs() / its.abs().clamp_min(1.0)).max() < ERROR
+
+
+def test_a_long_row_of_equal_values_gives_that_value(instructions):
+    """One long sum would be off by a unit of the last place for some hundred keys; a sum of sums is not."""
+    Q, K, _ = tensors(queries=13, keys=30_011, heads=1, kv_heads=1, d_head=3)
+    V = torch.full((2, 1, 30_011, 5), 0.7)
+    assert (transom.attend(Q, K, V) - 0.7).abs().max() < 1e-6
+
+
+HALVES = [torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("name", ["causal", "given", "a window and sinks", "capped, biased, masked", "dropout"])
+def test_half_precision_has_the_bits_of_float32_until_the_answer_is_rounded(dtype, name, instructions):
+    qkv = [x.transpose(1, 2).contiguous().transpose(1, 2).to(dtype) for x in tensors()]
+    output, lse, *sent = answers(engines.solve, qkv, **SETTINGS[name])
+    wide, wide_lse, *wide_sent = answers(engines.solve, [x.float() for x in qkv], rounded=dtype, **SETTINGS[name])
+    assert lse.dtype == torch.float32
+    assert torch.equal(lse, wide_lse)
+    for mine, its in zip((output, *sent), (wide, *wide_sent), strict=True):
+        assert mine.dtype == dtype
+        assert torch.equal(mine, its.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_every_number_of_half_precision_is_read_as_it_is(dtype, instructions):
+    """All 65,536, denormals, infinities and NaN among them, as values of a single key."""
+    V = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype).reshape(1, 1, 1, -1)
+    found = transom.attend(torch.ones(1, 1, 1, 1).to(dtype), torch.ones(1, 1, 1, 1).to(dtype), V)
+    assert torch.equal(found.isnan(), V.isnan())
+    there = ~V.isnan() & ((V == 0) | (V.float().abs() >= torch.finfo(torch.float32).tiny))
+    assert torch.equal(found[there], V[there])
+    assert int(there.sum()) > 60_000
 
 
 def test_every_number_of_threads_gives_the_same_bits(instructions, monkeypatch):

@@ -52,6 +52,8 @@ class Block:
 def picked(tensor: Tensor, axis: int, index: Index) -> Tensor:
     """tensor[index] along one axis: a view for a slice, a copy of the named places otherwise."""
     if isinstance(index, slice):
+        if index == slice(None):  # all of them, however many: torch.export may leave that open
+            return tensor
         first, last, _ = index.indices(tensor.shape[axis])
         return tensor.narrow(axis, first, max(0, last - first))
     return tensor.index_select(axis, index)

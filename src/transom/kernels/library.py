@@ -3,7 +3,7 @@
 import ctypes
 import os
 from collections.abc import Callable, Iterator
-from ctypes import POINTER, c_double, c_float, c_int, c_int64, c_uint64, c_void_p
+from ctypes import POINTER, c_double, c_int, c_int64, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,19 @@ from transom.names import Misfit
 
 FOLDER = Path(__file__).parent / "native"
 LANES = {"avx512": 16, "avx2": 8, "generic": 4}  # numbers in one vector, widest first
+
+
+class Either(ctypes.Structure):
+    """`struct Either` of native/attention.hpp: masks of which one is enough."""
+
+    _fields_ = (
+        ("ahead", c_int64),
+        ("behind", c_int64),
+        ("real", c_void_p),
+        ("real_strides", c_int64 * 2),
+        ("documents", c_void_p),
+        ("documents_stride", c_int64),
+    )
 
 
 class Attention(ctypes.Structure):
@@ -27,8 +40,9 @@ class Attention(ctypes.Structure):
         ("Q_strides", c_int64 * 3),
         ("K_strides", c_int64 * 3),
         ("V_strides", c_int64 * 3),
-        ("scale", c_float),
-        ("softcap", c_float),
+        ("precision", c_int64),
+        ("scale", c_double),
+        ("softcap", c_double),
         ("start", c_int64),
         ("ahead", c_int64),
         ("behind", c_int64),
@@ -42,6 +56,8 @@ class Attention(ctypes.Structure):
         ("bias_strides", c_int64 * 3),
         ("by_distance", c_void_p),
         ("by_distance_stride", c_int64),
+        ("either", POINTER(Either)),
+        ("eithers", c_int64),
         ("dropout", c_double),
         ("seed", c_uint64),
     )
@@ -105,10 +121,23 @@ def best() -> Engine | str:
         widest = ctypes.CDLL(str(generic)).transom_widest()
         for name, lanes in LANES.items():
             if (name == asked or not asked) and lanes <= widest and (FOLDER / f"{name}.so").exists():
-                return Engine(name, prepared(ctypes.CDLL(str(FOLDER / f"{name}.so"))))
+                native = ctypes.CDLL(str(FOLDER / f"{name}.so"))
+                return Engine(name, prepared(native)) if fits(native) else OTHER
     except OSError as error:
         return f"it cannot be loaded: {error}"
     return f"TRANSOM_ISA={asked} is more than this processor has, or is not built"
+
+
+OTHER = "it was built from other sources than these; pip install builds it anew"
+
+
+def fits(native: ctypes.CDLL) -> bool:
+    """Whether the library lays out what it is handed as this module does: one left over from other sources may not."""
+    if not hasattr(native, "transom_layout"):
+        return False
+    native.transom_layout.restype = c_int64
+    sizes = (ctypes.sizeof(one) for one in (Attention, Found, Window, Gradients, Either))
+    return native.transom_layout() == sum(size << 12 * place for place, size in enumerate(sizes))
 
 
 def prepared(native: ctypes.CDLL) -> ctypes.CDLL:
@@ -169,11 +198,12 @@ def in_turns(units: int, numbers: int) -> Iterator[tuple[int, int]]:
 
 def run(function: Callable[..., int], units: int, numbers: int, *given: object) -> None:
     """Call a function of the library for all units, a run at a time."""
-    for first, last in in_turns(units, numbers):
+    for first, last in ((0, units),) if numbers <= NUMBERS_AT_ONCE else in_turns(units, numbers):
         if function(*given, first, last, threads()) != 0:
             raise MemoryError("the native engine ran out of memory")
 
 
 def strides(tensor: Tensor) -> tuple[int, int, int]:
     """How far apart batch entries, heads and rows lie; 0 along axes that are spread out from size 1."""
-    return tuple(0 if size == 1 else stride for size, stride in zip(tensor.shape[:3], tensor.stride()[:3], strict=True))  # pyright: ignore[reportReturnType]
+    (batch, heads, rows, _), (of_batch, of_head, of_row, _) = tensor.shape, tensor.stride()
+    return of_batch if batch > 1 else 0, of_head if heads > 1 else 0, of_row if rows > 1 else 0

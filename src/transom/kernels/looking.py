@@ -11,7 +11,7 @@ from torch import Tensor
 from transom.kernels import engines, library, native_engine, operators
 from transom.kernels.library import Attention, Found, Window
 from transom.kernels.problem import Problem
-from transom.kernels.terms import refusal, terms
+from transom.kernels.terms import refusal
 
 MOST = 32  # keys that can be asked for as the strongest
 IN_ONE_PASS = 2**15  # keys up to which the weights of a block of rows stay in a cache until their columns are summed up
@@ -68,7 +68,7 @@ def solved(problem: Problem, k: int, start: int | None) -> tuple[Tensor, Tensor,
         return output, lse, statistics(problem, lse, k, start)
     attention, kept = described(problem, problem.V, start)
     looked = Looked.room(problem, k)
-    output, lse = operators.empty_output(problem.Q, problem.V).float(), torch.empty(problem.whole[:3])
+    output, lse = operators.empty_output(problem.Q, problem.V), torch.empty(problem.whole[:3])
     found, wild = looked.wanted(), torch.zeros((), dtype=torch.int32)
     found.output, found.lse, found.wild = output.data_ptr(), lse.data_ptr(), wild.data_ptr()
     found.output_strides = library.strides(output)
@@ -92,12 +92,8 @@ def statistics(problem: Problem, lse: Float[Tensor, "batch heads queries"], k: i
 
 def described(problem: Problem, V: Tensor | None, start: int | None) -> tuple[Attention, operators.Kept]:
     """The problem as the library reads it; without values where none are needed."""
-    its = terms(problem)
-    parts = (its.real, its.documents, its.given, its.bias, its.by_distance)
-    Q, K = problem.Q.float(), operators.dense(problem.K.float())
-    numbers = (problem.scale, problem.softcap or 0.0, problem.dropout, problem.seed)
-    reach = (its.ahead, its.behind)
-    attention, kept = operators.described(Q, K, K if V is None else V.float(), parts, reach, numbers)
+    K = operators.dense(problem.K)
+    attention, kept = operators.described(problem.Q, K, K if V is None else V, *native_engine.arguments(problem))
     attention.start = 0 if start is None else start
     return attention, kept
 

@@ -26,22 +26,28 @@ std::vector<uint8_t> coins(int64_t count) {
 
 struct Case {
     int64_t batch, heads, kv_heads, queries, keys, d_head, d_value;
-    int kind;  // bits: 1 causal, 2 real, 4 documents, 8 given, 16 bias, 32 soft cap, 64 dropout, 128 by distance
+    // Bits: 1 causal, 2 real, 4 documents, 8 given, 16 bias, 32 soft cap, 64 dropout, 128 by distance, 256 masks of
+    // which one is enough, 512 bfloat16, 1024 float16.
+    int kind;
 };
 
 struct Tensors {
     std::vector<float> Q, K, V, bias, line;
-    std::vector<uint8_t> real, given;
-    std::vector<int32_t> documents;
+    std::vector<uint16_t> halves[3];
+    std::vector<uint8_t> real, given, sinks;
+    std::vector<int32_t> documents, groups;
+    std::vector<Either> either;
     Attention of{};
 
     explicit Tensors(const Case& c) {
         of.batch = c.batch, of.heads = c.heads, of.kv_heads = c.kv_heads, of.queries = c.queries, of.keys = c.keys;
-        of.d_head = c.d_head, of.d_value = c.d_value, of.scale = 0.3f, of.start = c.keys - c.queries;
+        of.d_head = c.d_head, of.d_value = c.d_value, of.scale = 0.3, of.start = c.keys - c.queries;
         Q = numbers(c.batch * c.heads * c.queries * c.d_head);
         K = numbers(c.batch * c.kv_heads * c.keys * c.d_head);
         V = numbers(c.batch * c.kv_heads * c.keys * c.d_value);
         of.Q = Q.data(), of.K = K.data(), of.V = V.data();
+        if (c.kind & 512) of.Q = halved(Q, 0), of.K = halved(K, 1), of.V = halved(V, 2), of.precision = BFLOAT16;
+        if (c.kind & 1024) of.Q = halved(Q, 0), of.K = halved(K, 1), of.V = halved(V, 2), of.precision = FLOAT16;
         strides(of.Q_strides, c.heads, c.queries, c.d_head);
         strides(of.K_strides, c.kv_heads, c.keys, c.d_head);
         strides(of.V_strides, c.kv_heads, c.keys, c.d_value);
@@ -49,7 +55,19 @@ struct Tensors {
         mask(c);
     }
 
-    static void strides(int64_t* to, int64_t heads, int64_t rows, int64_t d) { to[0] = heads * rows * d, to[1] = rows * d, to[2] = d; }
+    static void strides(int64_t* to, int64_t heads, int64_t rows, int64_t d) {
+        to[0] = heads * rows * d, to[1] = rows * d, to[2] = d;
+    }
+
+    // The upper half of each number; as float16, a number of another size, and finite likewise.
+    const uint16_t* halved(const std::vector<float>& from, int which) {
+        for (float x : from) {
+            uint32_t bits;
+            memcpy(&bits, &x, sizeof bits);
+            halves[which].push_back(uint16_t(bits >> 16));
+        }
+        return halves[which].data();
+    }
 
     void mask(const Case& c) {
         int64_t whole = c.batch * c.heads * c.queries * c.keys;
@@ -58,14 +76,29 @@ struct Tensors {
             for (int64_t i = 0; i < c.batch * c.keys; i++) documents.push_back(int32_t(i % c.keys / 7));
             of.documents = documents.data(), of.documents_stride = c.keys;
         }
-        if (c.kind & 8) given = coins(whole), of.given = given.data(), strides(of.given_strides, c.heads, c.queries, c.keys);
-        if (c.kind & 16) bias = numbers(whole), of.bias = bias.data(), strides(of.bias_strides, c.heads, c.queries, c.keys);
-        if (c.kind & 32) of.softcap = 5.0f;
+        if (c.kind & 8)
+            given = coins(whole), of.given = given.data(), strides(of.given_strides, c.heads, c.queries, c.keys);
+        if (c.kind & 16)
+            bias = numbers(whole), of.bias = bias.data(), strides(of.bias_strides, c.heads, c.queries, c.keys);
+        if (c.kind & 32) of.softcap = 5.0;
         if (c.kind & 64) of.dropout = 0.25, of.seed = 12345678901234567ull;
         if (c.kind & 128) {
             line = numbers(c.heads * (c.queries + c.keys - 1));
             of.by_distance = line.data(), of.by_distance_stride = c.queries + c.keys - 1;
         }
+        if (c.kind & 256) join(c);
+    }
+
+    // A window, or the first three keys; documents, or nothing else.
+    void join(const Case& c) {
+        sinks.assign(c.keys, 0);
+        std::fill_n(sinks.begin(), std::min<int64_t>(3, c.keys), 1);
+        either.push_back({of.start + 5, of.start - 4, sinks.data(), {0, 0}, nullptr, 0});
+        if (c.queries <= c.keys) {
+            for (int64_t i = 0; i < c.keys; i++) groups.push_back(int32_t(i / 60));
+            either.push_back({-(int64_t(1) << 40), int64_t(1) << 40, nullptr, {0, 0}, groups.data(), 0});
+        }
+        of.either = either.data(), of.eithers = int64_t(either.size());
     }
 };
 
@@ -99,7 +132,8 @@ std::vector<float> answers(const Attention& of, int threads) {
     keep(sums), keep(highest);
 
     std::vector<float> sent = numbers(rows * of.d_value), dQ(rows * of.d_head);
-    std::vector<float> dK(of.batch * of.kv_heads * of.keys * of.d_head), dV(of.batch * of.kv_heads * of.keys * of.d_value);
+    std::vector<float> dK(of.batch * of.kv_heads * of.keys * of.d_head),
+        dV(of.batch * of.kv_heads * of.keys * of.d_value);
     std::vector<float> parts(transom_backward_numbers(&of));
     Gradients gradients{output.data(), lse.data(), sent.data(), dQ.data(), dK.data(), dV.data(), parts.data(), &wild};
     transom_backward(&of, &gradients, 0, transom_backward_units(&of), threads);
@@ -108,11 +142,22 @@ std::vector<float> answers(const Attention& of, int threads) {
 }
 
 const Case CASES[] = {
-    {1, 1, 1, 1, 1, 1, 1, 0},       {2, 3, 3, 17, 17, 5, 7, 1},     {1, 4, 2, 61, 53, 16, 16, 0},
-    {1, 2, 1, 49, 131, 33, 19, 1},  {2, 2, 2, 97, 97, 64, 64, 1},   {1, 2, 2, 47, 101, 17, 3, 1 + 2 + 4},
-    {1, 2, 1, 50, 300, 8, 8, 8},    {2, 2, 1, 31, 77, 12, 20, 16},  {1, 2, 2, 33, 65, 9, 5, 1 + 16 + 32},
-    {1, 2, 2, 48, 96, 16, 32, 64},  {1, 3, 1, 67, 71, 16, 16, 129}, {1, 1, 1, 64, 2300, 8, 8, 1},
+    {1, 1, 1, 1, 1, 1, 1, 0},
+    {2, 3, 3, 17, 17, 5, 7, 1},
+    {1, 4, 2, 61, 53, 16, 16, 0},
+    {1, 2, 1, 49, 131, 33, 19, 1},
+    {2, 2, 2, 97, 97, 64, 64, 1},
+    {1, 2, 2, 47, 101, 17, 3, 1 + 2 + 4},
+    {1, 2, 1, 50, 300, 8, 8, 8},
+    {2, 2, 1, 31, 77, 12, 20, 16},
+    {1, 2, 2, 33, 65, 9, 5, 1 + 16 + 32},
+    {1, 2, 2, 48, 96, 16, 32, 64},
+    {1, 3, 1, 67, 71, 16, 16, 129},
+    {1, 1, 1, 64, 2300, 8, 8, 1},
     {2, 2, 1, 37, 41, 19, 23, 255},
+    {1, 2, 1, 61, 701, 16, 16, 257},
+    {1, 2, 2, 49, 131, 33, 19, 513},
+    {2, 2, 1, 37, 41, 19, 23, 1024 + 255 + 256},
 };
 
 }  // namespace

@@ -4,13 +4,25 @@
 
 extern "C" {
 
+enum Precision { FLOAT32, BFLOAT16, FLOAT16 };
+
+// One of several masks that must all say yes, itself made of three of which one is enough: by position, key, document.
+struct Either {
+    int64_t ahead, behind;  // as those of the attention
+    const uint8_t* real;  // per key, not 0: everybody may look at it
+    int64_t real_strides[2];  // batch, head
+    const int32_t* documents;  // per key; a row may look at all of its own
+    int64_t documents_stride;  // batch
+};
+
 // Strides count numbers, not bytes; the last axis of every tensor is dense. A pointer that is null is not there.
 struct Attention {
     int64_t batch, heads, kv_heads, queries, keys, d_head, d_value;
-    const float *Q, *K, *V;
+    const void *Q, *K, *V;
     int64_t Q_strides[3], K_strides[3], V_strides[3];  // batch, head, row
-    float scale;
-    float softcap;  // 0: none
+    int64_t precision;  // of Q, K and V, a Precision
+    double scale;
+    double softcap;  // 0: none
 
     int64_t start;  // the position of row 0 among the keys, for distances
     int64_t ahead, behind;  // row i sees keys from i + behind on, and before i + ahead
@@ -24,6 +36,8 @@ struct Attention {
     int64_t bias_strides[3];  // batch, head, row
     const float* by_distance;  // per head, added to the score of row i and key j at [i − j + keys − 1]
     int64_t by_distance_stride;  // head
+    const Either* either;
+    int64_t eithers;  // how many there are
 
     double dropout;
     uint64_t seed;

@@ -10,13 +10,13 @@
 
 namespace transom {
 
-constexpr int64_t BACK = 96;  // keys at a time: two tiles of weights stay in the cache, with what they are multiplied by
+constexpr int64_t BACK = 96;  // keys at a time: two tiles of weights stay in the cache, and what they are multiplied by
 
 class Backward {
   public:
     Backward(const Attention& of, const Gradients& sent)
-        : of(of), sent(sent), group(of.heads / std::max<int64_t>(1, of.kv_heads)), blocks((of.queries + ROWS - 1) / ROWS),
-          wide_K(padded(of.d_head)), wide_V(padded(of.d_value)) {
+        : of(of), sent(sent), group(of.heads / std::max<int64_t>(1, of.kv_heads)),
+          blocks((of.queries + ROWS - 1) / ROWS), wide_K(padded(of.d_head)), wide_V(padded(of.d_value)) {
         int64_t heads = std::max<int64_t>(1, kv_heads());
         chunks = std::max<int64_t>(1, std::min(group * blocks, (PARTS / 2 + heads - 1) / heads));
     }
@@ -29,7 +29,8 @@ class Backward {
     void run(int64_t number) const {
         Unit unit(number, chunks);
         int64_t of_K = of.keys * wide_K, of_V = of.keys * wide_V;
-        float* K = direct() ? sent.K + unit.head * of_K : sent.partial + (unit.head * chunks + unit.chunk) * (of_K + of_V);
+        float* K =
+            direct() ? sent.K + unit.head * of_K : sent.partial + (unit.head * chunks + unit.chunk) * (of_K + of_V);
         float* V = direct() ? sent.V + unit.head * of_V : K + of_K;
         std::fill(K, K + of_K, 0.0f);
         std::fill(V, V + of_V, 0.0f);
@@ -44,7 +45,9 @@ class Backward {
         const float* parts = sent.partial + head * chunks * size;
         for (int64_t j = 0; j < of.keys; j++) {
             add_up_row(parts + j * wide_K, size, of.d_head, sent.K + (head * of.keys + j) * of.d_head);
-            add_up_row(parts + of.keys * wide_K + j * wide_V, size, of.d_value, sent.V + (head * of.keys + j) * of.d_value);
+            add_up_row(
+                parts + of.keys * wide_K + j * wide_V, size, of.d_value, sent.V + (head * of.keys + j) * of.d_value
+            );
         }
     }
 
@@ -70,7 +73,8 @@ class Backward {
         Rows rows;
         float *queries, *of_mixed;  // Q and dO, packed: [d][ROWS]
         float *plain_Q, *plain_dO;  // scale · Q and dO as rows, filled up with zeros: [ROWS][padded d]
-        float *settled, *lse;  // D, and the log-sum-exp in units of log 2
+        float* settled;  // D
+        InLog2 lse;
         float* of_Q;  // [d][ROWS]
         float *P, *dS, *slope, *used;  // [BACK][ROWS]
         uint32_t* stirs;
@@ -79,29 +83,44 @@ class Backward {
     Block prepared(const Head& head, int64_t first) const {
         Scratch& memory = scratch();
         auto room = [](int64_t floats) { return Scratch::padded(floats); };
-        memory.begin(2 * room(ROWS * of.d_head) + room(ROWS * of.d_value) + room(ROWS * wide_K) + room(ROWS * wide_V) +
-                     3 * room(ROWS) + 4 * room(ROWS * BACK));
-        Block one{Rows(head, first, of.queries), memory.take(ROWS * of.d_head), memory.take(ROWS * of.d_value),
-                  memory.take(ROWS * wide_K), memory.take(ROWS * wide_V), memory.take(ROWS), memory.take(ROWS),
-                  memory.take(ROWS * of.d_head), memory.take(ROWS * BACK), memory.take(ROWS * BACK),
-                  memory.take(ROWS * BACK), memory.take(ROWS * BACK), (uint32_t*)memory.take(ROWS)};
-        const float* Q = head.Q + first * of.Q_strides[2];
+        memory.begin(
+            2 * room(ROWS * of.d_head) + room(ROWS * of.d_value) + room(ROWS * wide_K) + room(ROWS * wide_V) +
+            4 * room(ROWS) + 4 * room(ROWS * BACK)
+        );
+        Block one{
+            Rows(head, first, of.queries),
+            memory.take(ROWS * of.d_head),
+            memory.take(ROWS * of.d_value),
+            memory.take(ROWS * wide_K),
+            memory.take(ROWS * wide_V),
+            memory.take(ROWS),
+            {memory.take(ROWS), memory.take(ROWS)},
+            memory.take(ROWS * of.d_head),
+            memory.take(ROWS * BACK),
+            memory.take(ROWS * BACK),
+            memory.take(ROWS * BACK),
+            memory.take(ROWS * BACK),
+            (uint32_t*)memory.take(ROWS)
+        };
+        Matrix Q = head.Q.rows(first, one.rows.count);
         int64_t place = head.number() * of.queries + first;
         const float *dO = sent.of_output + place * of.d_value, *O = sent.output + place * of.d_value;
-        pack(Q, of.Q_strides[2], of.d_head, one.rows.count, query_factor(of), one.queries);
-        pack(dO, of.d_value, of.d_value, one.rows.count, 1.0f, one.of_mixed);
-        lay(Q, of.Q_strides[2], of.d_head, one.rows.count, of.scale, one.plain_Q, wide_K);
-        lay(dO, of.d_value, of.d_value, one.rows.count, 1.0f, one.plain_dO, wide_V);
+        pack(Q, of.d_head, one.rows.count, query_factor(of), one.queries);
+        pack({dO, of.d_value}, of.d_value, one.rows.count, Unchanged{}, one.of_mixed);
+        lay(Q, of.d_head, one.rows.count, Factor(of.scale), one.plain_Q, wide_K);
+        lay({dO, of.d_value}, of.d_value, one.rows.count, Unchanged{}, one.plain_dO, wide_V);
         for (int v = 0; v < one.rows.vectors; v++) settle(dO, O, one, v);
-        for (int i = 0; i < ROWS; i++) one.lse[i] = i < one.rows.count ? in_log2(sent.lse[place + i]) : 1e30f;
+        one.lse.take(sent.lse + place, one.rows.count);
         std::fill(one.of_Q, one.of_Q + ROWS * of.d_head, 0.0f);
         if (of.dropout > 0) stir_rows(head, one.rows, one.stirs);
         return one;
     }
 
-    static void lay(const float* from, int64_t stride, int64_t d, int count, float factor, float* to, int64_t wide) {
+    template <class By>
+    static void lay(const Matrix& from, int64_t d, int count, const By& factor, float* to, int64_t wide) {
         for (int i = 0; i < count; i++)
-            for (int64_t k = 0; k < wide; k += W) store(to + i * wide + k, load_few(from + i * stride + k, d - k) * factor);
+            for (int64_t k = 0; k < wide; k += W)
+                store(to + i * wide + k, factor.of(load_few(from.at + i * from.stride + k, d - k)));
     }
 
     // D = Σ dO · O of each row of one vector.
@@ -119,11 +138,11 @@ class Backward {
         Block one = prepared(head, first);
         for (int64_t j = one.rows.from / BACK * BACK; j < one.rows.to; j += BACK) {
             Spans spans(head, one.rows, j, j + BACK);
-            if (!spans.empty() && anything_given(head, one.rows, spans)) pass(head, one, spans, j * ROWS, to_K, to_V);
+            if (anything_seen(head, one.rows, spans)) pass(head, one, spans, j * ROWS, to_K, to_V);
         }
         if (any_wild(one.of_Q, of.d_head, one.rows.count)) raise_flag(sent.wild);
         float factor[ROWS];
-        std::fill(factor, factor + ROWS, of.scale);
+        std::fill(factor, factor + ROWS, (float)of.scale);
         int64_t place = head.number() * of.queries + first;
         unpack(one.of_Q, of.d_head, one.rows.count, factor, sent.Q + place * of.d_head, of.d_head);
     }
@@ -133,15 +152,18 @@ class Backward {
         Lanes highest[VECTORS];
         score_block(head, one.rows, spans, one.queries, P, slope, highest);
         segments(spans, one.rows.vectors, spans.from, spans.to, [&](int64_t j, int64_t end, int v0, int v1) {
-            const float* V = head.V + j * of.V_strides[2];
-            score(V, of.V_strides[2], one.of_mixed, of.d_value, dS + j * ROWS, end - j, v0, v1, highest);
+            head.V.read(j, end, [&](const Matrix& V, int64_t j, int64_t end) {
+                score(V.at, V.stride, one.of_mixed, of.d_value, dS + j * ROWS, end - j, v0, v1, highest);
+            });
         });
         for (int v = 0; v < one.rows.vectors; v++)
             differentiate(Strip{head, one.rows, v, spans.begin[v], spans.end[v], P}, one, dS, slope, used);
         if (of.dropout > 0) P = used;
         segments(spans, one.rows.vectors, spans.from, spans.to, [&](int64_t j, int64_t end, int v0, int v1) {
             int64_t top = v0 * W, bottom = std::min(v1 * W, one.rows.count);
-            mix(head.K + j * of.K_strides[2], of.K_strides[2], of.d_head, dS + j * ROWS, one.of_Q, end - j, v0, v1);
+            head.K.read(j, end, [&](const Matrix& K, int64_t j, int64_t end) {
+                mix(K.at, K.stride, of.d_head, dS + j * ROWS, one.of_Q, end - j, v0, v1);
+            });
             outer(dS + j * ROWS, one.plain_Q, wide_K, to_K + j * wide_K, end - j, top, bottom);
             outer(P + j * ROWS, one.plain_dO, wide_V, to_V + j * wide_V, end - j, top, bottom);
         });
@@ -149,11 +171,12 @@ class Backward {
 
     // Scores become weights, and what came back for the weights becomes what goes back to the scores.
     void differentiate(const Strip& strip, const Block& one, float* dS, const float* slope, float* used) const {
-        Lanes lse = load(one.lse + strip.v * W), settled = load(one.settled + strip.v * W);
+        Lanes lse = load(one.lse.whole + strip.v * W), rest = load(one.lse.rest + strip.v * W);
+        Lanes settled = load(one.settled + strip.v * W);
         if (of.dropout > 0) drop(strip, one.stirs, dS, dS);
         for (int64_t j = strip.first; j < strip.last; j++) {
             int64_t at = j * ROWS + strip.v * W;
-            Lanes w = exp2(load(strip.at(j)) - lse);
+            Lanes w = exp2(load(strip.at(j)) - lse - rest);
             Lanes back = w * (load(dS + at) - settled);
             if (of.softcap) back *= load(slope + at);
             store(strip.at(j), w);

@@ -26,6 +26,12 @@ extern "C" {
 // How many numbers one vector holds: tells which of the libraries this is.
 int transom_lanes() { return W; }
 
+// How large what is handed over is taken to be: a caller who lays it out otherwise has another version of this library.
+int64_t transom_layout() {
+    return sizeof(Attention) + (sizeof(Found) << 12) + (sizeof(Window) << 24) + (sizeof(Gradients) << 36) +
+           (sizeof(Either) << 48);
+}
+
 // The widest of 16, 8 and 4 that this processor can do.
 int transom_widest() {
 #if defined(__x86_64__)
@@ -51,15 +57,15 @@ int transom_statistics(const Attention* of, const Found* found, int64_t first, i
 }
 
 int64_t transom_map_units(const Attention* of, const Window* window) { return Map(*of, nullptr, *window).units(); }
-int transom_map(
-    const Attention* of, const float* lse, const Window* window, int64_t first, int64_t last, int threads
-) {
+int transom_map(const Attention* of, const float* lse, const Window* window, int64_t first, int64_t last, int threads) {
     Map map(*of, lse, *window);
     return share(first, last, threads, [&](int64_t unit) { map.run(unit); }) ? 0 : 1;
 }
 
 int64_t transom_backward_units(const Attention* of) { return Backward(*of, {}).units(); }
-int64_t transom_backward_numbers(const Attention* of) { return Backward(*of, {}).on_the_way() * of->batch * of->kv_heads; }
+int64_t transom_backward_numbers(const Attention* of) {
+    return Backward(*of, {}).on_the_way() * of->batch * of->kv_heads;
+}
 int transom_backward(const Attention* of, const Gradients* sent, int64_t first, int64_t last, int threads) {
     Backward backward(*of, *sent);
     bool done = share(first, last, threads, [&](int64_t unit) { backward.run(unit); });

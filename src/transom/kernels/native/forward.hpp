@@ -18,7 +18,7 @@ struct Traveller {
     float *queries, *mixed;  // [d][ROWS]
     Running running;
     Strongest strongest;
-    float* stripe;  // all its weights, [keys][ROWS], before they are divided by their sum; null unless received is wanted
+    float* stripe;  // all its weights, [keys][ROWS], not yet divided by their sum; null unless received is wanted
     float* highest_then;  // for each block of keys, what its weights were taken relative to: [blocks][ROWS]
     uint32_t* stirs;
 };
@@ -60,15 +60,24 @@ class Forward {
 
     size_t needed() const {
         auto room = [](int64_t floats) { return Scratch::padded(floats); };
-        size_t own = room(ROWS * of.d_head) + room(ROWS * of.d_value) + 5 * room(ROWS) + room(Strongest::floats(found.k));
+        size_t own =
+            room(ROWS * of.d_head) + room(ROWS * of.d_value) + 5 * room(ROWS) + room(Strongest::floats(found.k));
         if (found.received) own += room(ROWS * of.keys) + room(ROWS * blocks);
         return plan.group * own + room(ROWS * plan.block) + room(ROWS * SUB);
     }
 
     Traveller traveller(const Head& head, int64_t first) const {
         Scratch& memory = scratch();
-        Traveller one{Rows(head, first, of.queries), memory.take(ROWS * of.d_head), memory.take(ROWS * of.d_value), {}, {},
-                      nullptr, nullptr, nullptr};
+        Traveller one{
+            Rows(head, first, of.queries),
+            memory.take(ROWS * of.d_head),
+            memory.take(ROWS * of.d_value),
+            {},
+            {},
+            nullptr,
+            nullptr,
+            nullptr
+        };
         one.running = {memory.take(ROWS), memory.take(ROWS), memory.take(ROWS), memory.take(ROWS)};
         one.stirs = (uint32_t*)memory.take(ROWS);
         if (found.k) one.strongest = Strongest(found.k, memory.take(Strongest::floats(found.k)));
@@ -77,8 +86,7 @@ class Forward {
     }
 
     void begin(const Head& head, Traveller& one) const {
-        pack(head.Q + one.rows.first * of.Q_strides[2], of.Q_strides[2], of.d_head, one.rows.count, query_factor(of),
-             one.queries);
+        pack(head.Q.rows(one.rows.first, one.rows.count), of.d_head, one.rows.count, query_factor(of), one.queries);
         std::fill(one.mixed, one.mixed + ROWS * of.d_value, 0.0f);
         one.running.begin();
         if (found.k) one.strongest.begin();
@@ -101,7 +109,7 @@ class Forward {
     // One block of keys: score, find the strongest, weigh and mix.
     void pass(const Head& head, Traveller& one, int64_t b, float* S, float* dropped) const {
         Spans spans(head, one.rows, b * plan.block, (b + 1) * plan.block);
-        if (spans.empty() || !anything_given(head, one.rows, spans)) {
+        if (!anything_seen(head, one.rows, spans)) {
             if (one.stripe) std::fill_n(one.highest_then + b * ROWS, ROWS, __builtin_inff());
             return;
         }
@@ -137,7 +145,9 @@ class Forward {
             if (of.dropout > 0) drop(strip, one.stirs, S, P);
         }
         segments(spans, one.rows.vectors, first, last, [&](int64_t j, int64_t end, int v0, int v1) {
-            mix(head.V + j * of.V_strides[2], of.V_strides[2], of.d_value, P + j * ROWS, one.mixed, end - j, v0, v1);
+            head.V.read(j, end, [&](const Matrix& V, int64_t j, int64_t end) {
+                mix(V.at, V.stride, of.d_value, P + j * ROWS, one.mixed, end - j, v0, v1);
+            });
         });
     }
 
@@ -148,7 +158,7 @@ class Forward {
         figures.tell(found, place, one.rows.count);
         if (found.lse) memcpy(found.lse + place, figures.lse, sizeof(float) * one.rows.count);
         for (int i = 0; found.k && i < one.rows.count; i++)
-            one.strongest.tell(i, in_log2(figures.lse[i]), place + i, found);
+            one.strongest.tell(i, figures.base[i], figures.share[i], place + i, found);
         const int64_t* strides = found.output_strides;
         float* output = found.output + head.batch * strides[0] + head.head * strides[1] + one.rows.first * strides[2];
         unpack(one.mixed, of.d_value, one.rows.count, figures.share, output, strides[2]);

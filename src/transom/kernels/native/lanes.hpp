@@ -28,9 +28,11 @@ typedef uint32_t Bits __attribute__((vector_size(4 * W)));
 
 constexpr float LOG2_E = 1.44269504088896341f;
 constexpr double LN_2 = 0.693147180559945309;
+constexpr double PER_LN_2 = 1 / LN_2;
 constexpr float NEVER = -__builtin_inff();  // the score of a key that a row may not look at
 
 #define INLINE static inline __attribute__((always_inline))
+#define INLINE_MEMBER inline __attribute__((always_inline))
 
 INLINE Lanes all(float x) { return x - Lanes{}; }
 INLINE Ints all_ints(int32_t x) { return x - Ints{}; }
@@ -52,7 +54,8 @@ INLINE Lanes load_few(const float* from, int64_t count) {
 }
 
 INLINE void store_few(float* to, Lanes x, int64_t count) {
-    if (count > 0) memcpy(to, &x, sizeof(float) * (count < W ? count : W));
+    if (count >= W) return store(to, x);
+    if (count > 0) memcpy(to, &x, sizeof(float) * count);
 }
 
 // 0, 1, 2, …
@@ -151,36 +154,6 @@ INLINE Lanes tanh(Lanes x) {
     far = as_lanes(as_ints(far) | (as_ints(x) & INT32_MIN));
     Lanes found = choose(size < 0.625f, near, far);
     return choose(x == x, found, x);
-}
-
-// Lanes of a and b, interleaved in runs of S: one step of a transpose.
-template <int S, int... I>
-INLINE void exchange(Lanes& a, Lanes& b, std::integer_sequence<int, I...>) {
-    Lanes first = __builtin_shufflevector(a, b, ((I & S) ? W + I - S : I)...);
-    b = __builtin_shufflevector(a, b, ((I & S) ? W + I : I + S)...);
-    a = first;
-}
-
-template <int S>
-INLINE void transpose_step(Lanes* rows) {
-    for (int i = 0; i < W; i++)
-        if (!(i & S)) exchange<S>(rows[i], rows[i + S], std::make_integer_sequence<int, W>{});
-}
-
-// W vectors of W numbers, rows to columns.
-INLINE void transpose(Lanes* rows) {
-    transpose_step<1>(rows);
-    transpose_step<2>(rows);
-    if constexpr (W > 4) transpose_step<4>(rows);
-    if constexpr (W > 8) transpose_step<8>(rows);
-}
-
-// Lane i of the result is the sum of all lanes of rows[i].
-INLINE Lanes sums(Lanes* rows) {
-    transpose(rows);
-    Lanes total = rows[0];
-    for (int i = 1; i < W; i++) total += rows[i];
-    return total;
 }
 
 }  // namespace transom

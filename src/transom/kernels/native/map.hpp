@@ -35,30 +35,33 @@ class Map {
     int64_t span() const { return window.last_key - window.first_key; }
 
     void pool(const Rows& rows) const {
-        scratch().begin(Scratch::padded(ROWS * of.d_head) + Scratch::padded(ROWS * at_once) + Scratch::padded(ROWS));
-        float *queries = scratch().take(ROWS * of.d_head), *S = scratch().take(ROWS * at_once), *base = scratch().take(ROWS);
-        pack(head.Q + rows.first * of.Q_strides[2], of.Q_strides[2], of.d_head, rows.count, query_factor(of), queries);
-        const float* own = lse + head.number() * of.queries + rows.first;
-        for (int i = 0; i < ROWS; i++) base[i] = i < rows.count ? in_log2(own[i]) : 1e30f;
+        scratch().begin(
+            Scratch::padded(ROWS * of.d_head) + Scratch::padded(ROWS * at_once) + 2 * Scratch::padded(ROWS)
+        );
+        float *queries = scratch().take(ROWS * of.d_head), *S = scratch().take(ROWS * at_once);
+        InLog2 base{scratch().take(ROWS), scratch().take(ROWS)};
+        pack(head.Q.rows(rows.first, rows.count), of.d_head, rows.count, query_factor(of), queries);
+        base.take(lse + head.number() * of.queries + rows.first, rows.count);
         for (int64_t j = window.first_key; j < window.last_key; j += at_once) {
             Spans spans(head, rows, j, std::min(j + at_once, window.last_key));
-            if (spans.empty() || !anything_given(head, rows, spans)) continue;
+            if (!anything_seen(head, rows, spans)) continue;
             Lanes highest[VECTORS];
             score_block(head, rows, spans, queries, S - j * ROWS, nullptr, highest);
             for (int v = 0; v < rows.vectors; v++) {
                 Strip strip{head, rows, v, spans.begin[v], spans.end[v], S - j * ROWS};
-                weigh<false>(strip, load(base + v * W));
-                add_cells(strip);
+                weigh<false>(strip, load(base.whole + v * W));
+                add_cells(strip, base.correction(v));
             }
         }
     }
 
-    void add_cells(const Strip& strip) const {
+    void add_cells(const Strip& strip, Lanes correction) const {
         for (int64_t j = strip.first, end; j < strip.last; j = end) {
             int64_t cell = (j - window.first_key) / window.wide;
             end = std::min(strip.last, window.first_key + (cell + 1) * window.wide);
             Lanes sum{}, most{};
             for (int64_t i = j; i < end; i++) sum += load(strip.at(i)), most = larger(most, load(strip.at(i)));
+            sum *= correction, most *= correction;
             for (int i = 0; i < strip.present(); i++) {
                 int64_t place = (strip.top() + i - window.first_row) / window.tall * across + cell;
                 if (window.sums) window.sums[place] += sum[i];

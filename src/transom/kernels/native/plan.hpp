@@ -18,7 +18,7 @@ struct Plan {
     int64_t chunks;  // units in one head: runs of tasks whose column sums belong together
 
     Plan(const Attention& of, bool columns) {
-        block = of.given ? MASKED_BLOCK : BLOCK;
+        block = of.given || of.eithers ? MASKED_BLOCK : BLOCK;
         group = of.keys < 2 * BLOCK || of.queries < 8 * ROWS ? 1 : columns ? 2 : 4;
         tasks = (of.queries + group * ROWS - 1) / (group * ROWS);
         int64_t heads = std::max<int64_t>(1, of.batch * of.heads);

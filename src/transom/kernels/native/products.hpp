@@ -6,16 +6,23 @@
 //        queries →                    queries →                       d →
 //   keys [ S = K Qᵀ ]           d [ Oᵀ += Vᵀ P ]            keys [ dV += P dO ]
 #pragma once
+#include <algorithm>
+
 #include "lanes.hpp"
 
 namespace transom {
 
-// S[R keys][N vectors] = K · queries; `highest` follows the largest of each lane.
+// sum[R keys][N vectors] = K · queries over numbers [first, last) of a key.
 template <int R, int N>
-INLINE void score_tile(const float* K, int64_t stride, const float* queries, int64_t d, float* S, Lanes* highest) {
-    Lanes sum[R][N] = {};
+INLINE void multiply(
+    const float* K, int64_t stride, const float* queries, int64_t first, int64_t last, Lanes (&sum)[R][N]
+) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 3
+        for (int v = 0; v < N; v++) sum[r][v] = Lanes{};
 #pragma GCC unroll 4
-    for (int64_t k = 0; k < d; k++) {
+    for (int64_t k = first; k < last; k++) {
         Lanes q[N];
 #pragma GCC unroll 3
         for (int v = 0; v < N; v++) q[v] = load(queries + k * ROWS + v * W);
@@ -26,13 +33,27 @@ INLINE void score_tile(const float* K, int64_t stride, const float* queries, int
             for (int v = 0; v < N; v++) sum[r][v] = x * q[v] + sum[r][v];
         }
     }
+}
+
+constexpr int64_t CHAIN = 64;  // products summed one after another: a sum of sums loses less than one long sum
+
+// S[R keys][N vectors] = K · queries; `highest` follows the largest of each lane.
+template <int R, int N>
+INLINE void score_tile(const float* K, int64_t stride, const float* queries, int64_t d, float* S, Lanes* highest) {
+    for (int64_t first = 0; first < d; first += CHAIN) {
+        Lanes sum[R][N];
+        multiply<R, N>(K, stride, queries, first, std::min(first + CHAIN, d), sum);
+        bool last = first + CHAIN >= d;
 #pragma GCC unroll 8
-    for (int r = 0; r < R; r++)
+        for (int r = 0; r < R; r++)
 #pragma GCC unroll 3
-        for (int v = 0; v < N; v++) {
-            highest[v] = larger(highest[v], sum[r][v]);
-            store(S + r * ROWS + v * W, sum[r][v]);
-        }
+            for (int v = 0; v < N; v++) {
+                float* at = S + r * ROWS + v * W;
+                if (first) sum[r][v] += load(at);
+                if (last) highest[v] = larger(highest[v], sum[r][v]);
+                store(at, sum[r][v]);
+            }
+    }
 }
 
 template <int N>
@@ -62,11 +83,7 @@ static inline void score(
 // Oᵀ[R numbers of a value][N vectors] += Vᵀ · P.
 template <int R, int N>
 INLINE void mix_tile(const float* V, int64_t stride, const float* P, float* O, int64_t keys) {
-    Lanes sum[R][N];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 3
-        for (int v = 0; v < N; v++) sum[r][v] = load(O + r * ROWS + v * W);
+    Lanes sum[R][N] = {};  // from 0, not from what O holds: a sum of sums loses less than one long sum
 #pragma GCC unroll 4
     for (int64_t j = 0; j < keys; j++) {
         Lanes p[N];
@@ -82,7 +99,7 @@ INLINE void mix_tile(const float* V, int64_t stride, const float* P, float* O, i
 #pragma GCC unroll 8
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 3
-        for (int v = 0; v < N; v++) store(O + r * ROWS + v * W, sum[r][v]);
+        for (int v = 0; v < N; v++) store(O + r * ROWS + v * W, load(O + r * ROWS + v * W) + sum[r][v]);
 }
 
 template <int N>
@@ -124,8 +141,7 @@ INLINE void outer_tile(const float* P, const float* B, int64_t width, float* G, 
 #pragma GCC unroll 6
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
-        for (int v = 0; v < N; v++)
-            store(G + r * width + v * W, load(G + r * width + v * W) + sum[r][v]);
+        for (int v = 0; v < N; v++) store(G + r * width + v * W, load(G + r * width + v * W) + sum[r][v]);
 }
 
 template <int N>

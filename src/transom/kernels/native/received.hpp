@@ -1,6 +1,7 @@
 // What each key received: the sum of its column of weights.
 #pragma once
 #include "rows.hpp"
+#include "transpose.hpp"
 
 namespace transom {
 

@@ -4,6 +4,7 @@
 
 #include "attention.hpp"
 #include "lanes.hpp"
+#include "sources.hpp"
 
 namespace transom {
 
@@ -11,16 +12,16 @@ namespace transom {
 struct Head {
     const Attention& of;
     int64_t batch, head, kv_head;
-    const float *Q, *K, *V;
+    Source Q, K, V;
     const uint8_t* real = nullptr;
     const int32_t* documents = nullptr;
     int64_t first_key = 0, last_key;
 
     Head(const Attention& of, int64_t number)
         : of(of), batch(number / of.heads), head(number % of.heads), kv_head(head / (of.heads / of.kv_heads)),
-          Q(of.Q + batch * of.Q_strides[0] + head * of.Q_strides[1]),
-          K(of.K + batch * of.K_strides[0] + kv_head * of.K_strides[1]),
-          V(of.V + batch * of.V_strides[0] + kv_head * of.V_strides[1]), last_key(of.keys) {
+          Q(of.Q, of.Q_strides, batch, head, of.d_head, of.precision),
+          K(of.K, of.K_strides, batch, kv_head, of.d_head, of.precision),
+          V(of.V, of.V_strides, batch, kv_head, of.d_value, of.precision), last_key(of.keys) {
         if (of.documents) documents = of.documents + batch * of.documents_stride;
         if (!of.real) return;
         real = of.real + batch * of.real_strides[0] + head * of.real_strides[1];
@@ -32,7 +33,8 @@ struct Head {
 
     // Whether position alone says who may look at whom, and a score is the product and nothing else.
     bool plain() const {
-        return !of.real && !of.documents && !of.given && !of.bias && !of.by_distance && of.softcap == 0.0f;
+        return !of.real && !of.documents && !of.given && !of.eithers && !of.bias && !of.by_distance &&
+               of.softcap == 0.0;
     }
 };
 
@@ -68,7 +70,8 @@ struct Spans {
     int64_t clean_from, clean_to;
 
     Spans(const Head& head, const Rows& rows, int64_t first, int64_t last)
-        : from(std::max(first, rows.from)), to(std::max(from, std::min(last, rows.to))), clean_from(from), clean_to(to) {
+        : from(std::max(first, rows.from)), to(std::max(from, std::min(last, rows.to))), clean_from(from),
+          clean_to(to) {
         for (int v = 0; v < rows.vectors; v++) {
             int64_t top = rows.first + v * W, bottom = std::min(top + W, rows.first + rows.count) - 1;
             begin[v] = std::clamp(top + head.of.behind, from, to);
@@ -89,7 +92,8 @@ INLINE void segments(const Spans& spans, int vectors, int64_t first, int64_t las
     for (int64_t j = std::max(first, spans.from), stop = std::min(last, spans.to), next; j < stop; j = next) {
         int v0 = 0, v1;
         while (v0 < vectors && spans.end[v0] <= j) v0++;
-        for (v1 = v0; v1 < vectors && spans.begin[v1] <= j; v1++) {}
+        for (v1 = v0; v1 < vectors && spans.begin[v1] <= j; v1++) {
+        }
         next = stop;
         for (int v = 0; v < vectors; v++) {
             if (spans.begin[v] > j) next = std::min(next, spans.begin[v]);

@@ -3,13 +3,14 @@
 #pragma once
 #include <cfloat>
 
+#include "packing.hpp"
 #include "products.hpp"
 #include "rows.hpp"
 
 namespace transom {
 
 // How the queries are packed: with a soft cap the logarithm's base changes only after it.
-static inline float query_factor(const Attention& of) { return of.softcap ? of.scale : of.scale * LOG2_E; }
+static inline Factor query_factor(const Attention& of) { return Factor(of.softcap ? of.scale : of.scale * PER_LN_2); }
 
 // One vector of rows while its scores are being worked on: keys [first, last), S at the first of the block.
 struct Strip {
@@ -26,7 +27,7 @@ struct Strip {
 
 // softcap · tanh(s / softcap); `slope`, if wanted, is how much of a gradient comes through.
 static void bend(const Strip& strip, float* slope) {
-    float cap = strip.head.of.softcap;
+    float cap = (float)strip.head.of.softcap;
     for (int64_t j = strip.first; j < strip.last; j++) {
         Lanes bent = tanh(load(strip.at(j)) * (1.0f / cap));
         store(strip.at(j), bent * (cap * LOG2_E));
@@ -94,13 +95,39 @@ static void hide_other_documents(const Strip& strip) {
         store(strip.at(j), choose(own == strip.head.documents[j], load(strip.at(j)), all(NEVER)));
 }
 
+// Which rows may look at key j by position.
+INLINE Ints in_reach(const Strip& strip, int64_t j, int64_t ahead, int64_t behind) {
+    auto near = [](int64_t x) { return (int32_t)std::clamp<int64_t>(x, -(1 << 30), 1 << 30); };
+    int32_t after = near(j - ahead - strip.top()), before = near(j - behind - strip.top());
+    return (lane_numbers() > after) & (lane_numbers() <= before);
+}
+
 // What position forbids.
 static void hide_far(const Strip& strip) {
-    auto near = [](int64_t x) { return (int32_t)std::clamp<int64_t>(x, -(1 << 30), 1 << 30); };
     const Attention& of = strip.head.of;
+    for (int64_t j = strip.first; j < strip.last; j++)
+        store(strip.at(j), choose(in_reach(strip, j, of.ahead, of.behind), load(strip.at(j)), all(NEVER)));
+}
+
+static const uint8_t* real_of(const Head& head, const Either& one) {
+    return one.real ? one.real + head.batch * one.real_strides[0] + head.head * one.real_strides[1] : nullptr;
+}
+
+static const int32_t* documents_of(const Head& head, const Either& one) {
+    return one.documents ? one.documents + head.batch * one.documents_stride : nullptr;
+}
+
+// What none of the masks allows of which one would be enough.
+static void hide_unless(const Strip& strip, const Either& one) {
+    const Attention& of = strip.head.of;
+    const uint8_t* real = real_of(strip.head, one);
+    const int32_t* documents = documents_of(strip.head, one);
+    Ints own = all_ints(-1);
+    if (documents) memcpy(&own, documents + of.keys - of.queries + strip.top(), sizeof(int32_t) * strip.present());
     for (int64_t j = strip.first; j < strip.last; j++) {
-        int32_t after = near(j - of.ahead - strip.top()), before = near(j - of.behind - strip.top());
-        Ints seen = (lane_numbers() > after) & (lane_numbers() <= before);
+        if (real && real[j]) continue;
+        Ints seen = in_reach(strip, j, one.ahead, one.behind);
+        if (documents) seen |= own == documents[j];
         store(strip.at(j), choose(seen, load(strip.at(j)), all(NEVER)));
     }
 }
@@ -120,6 +147,7 @@ static void finish(const Strip& strip, float* slope) {
     if (of.real) hide_unreal(strip);
     if (of.documents) hide_other_documents(strip);
     if (of.given) hide_given(strip);
+    for (int64_t n = 0; n < of.eithers; n++) hide_unless(strip, of.either[n]);
 }
 
 // The scores of spans' keys into S, and in `highest` the largest of each row (−∞ where there is none).
@@ -131,7 +159,9 @@ static void score_block(
     Lanes unused[VECTORS] = {};
     auto products = [&](int64_t first, int64_t last, Lanes* most) {
         segments(spans, rows.vectors, first, last, [&](int64_t j, int64_t end, int v0, int v1) {
-            score(head.K + j * of.K_strides[2], of.K_strides[2], queries, of.d_head, S + j * ROWS, end - j, v0, v1, most);
+            head.K.read(j, end, [&](const Matrix& K, int64_t j, int64_t end) {
+                score(K.at, K.stride, queries, of.d_head, S + j * ROWS, end - j, v0, v1, most);
+            });
         });
     };
     for (int v = 0; v < VECTORS; v++) highest[v] = all(NEVER);
@@ -155,13 +185,36 @@ static void score_block(
 
 // Whether a given mask lets any of the rows look at any of these keys.
 static bool anything_given(const Head& head, const Rows& rows, const Spans& spans) {
-    if (!head.of.given) return true;
     const int64_t* strides = head.of.given_strides;
     const uint8_t* at = head.of.given + head.batch * strides[0] + head.head * strides[1] + rows.first * strides[2];
     for (int i = 0; i < rows.count; i++)
         for (int64_t j = spans.from; j < spans.to; j++)
             if (at[i * strides[2] + j]) return true;
     return false;
+}
+
+// The same of masks of which one is enough; where documents decide it may say yes in vain.
+static bool anything_either(const Head& head, const Rows& rows, const Spans& spans, const Either& one) {
+    int64_t last = rows.first + rows.count - 1;
+    if (spans.from < last + one.ahead && spans.to > rows.first + one.behind) return true;
+    const uint8_t* real = real_of(head, one);
+    for (int64_t j = spans.from; real && j < spans.to; j++)
+        if (real[j]) return true;
+    const int32_t* documents = documents_of(head, one);
+    if (!documents) return false;
+    const int32_t* own = documents + head.of.keys - head.of.queries + rows.first;
+    int32_t lowest = *std::min_element(own, own + rows.count), most = *std::max_element(own, own + rows.count);
+    for (int64_t j = spans.from; j < spans.to; j++)
+        if (documents[j] >= lowest && documents[j] <= most) return true;
+    return false;
+}
+
+// Whether any of the rows may look at any of these keys; where not, nothing need be computed.
+static bool anything_seen(const Head& head, const Rows& rows, const Spans& spans) {
+    if (spans.empty() || (head.of.given && !anything_given(head, rows, spans))) return false;
+    for (int64_t n = 0; n < head.of.eithers; n++)
+        if (!anything_either(head, rows, spans, head.of.either[n])) return false;
+    return true;
 }
 
 }  // namespace transom

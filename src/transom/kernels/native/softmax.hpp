@@ -72,18 +72,19 @@ struct Running {
     }
 };
 
-// What is told of each row, from sums that are relative to `running.highest`; the largest of its weights is 2^most. A row
-// that may look nowhere has none of anything, and a log-sum-exp of −∞. All are [ROWS].
+// What is told of each row, from sums that are relative to `running.highest`; the largest of its weights is 2^most. A
+// row that may look nowhere has none of anything, and a log-sum-exp of −∞. All are [ROWS].
 struct RowFigures {
-    float lse[ROWS], share[ROWS], entropy[ROWS], peak[ROWS], distance[ROWS];
+    float base[ROWS], lse[ROWS], share[ROWS], entropy[ROWS], peak[ROWS], distance[ROWS];
 
     RowFigures(const Rows& rows, const Running& running, const float* most) {
         for (int v = 0; v < rows.vectors; v++) {
             int at = v * W;
-            Lanes base = load(running.highest + at), total = load(running.total + at);
+            Lanes highest = load(running.highest + at), total = load(running.total + at);
             Ints looks = total != 0.0f;
             Lanes log_total = log(choose(looks, total, all(1.0f))), inverse = choose(looks, 1.0f / total, Lanes{});
-            Lanes sum = choose(base == -FLT_MAX, base, base * (float)LN_2 + log_total);
+            Lanes sum = choose(highest == -FLT_MAX, highest, highest * (float)LN_2 + log_total);
+            store(base + at, usable(highest));
             store(lse + at, choose(looks, sum, all(NEVER)));
             store(share + at, inverse);
             store(entropy + at, at_least(log_total - (float)LN_2 * load(running.spread + at) * inverse, 0.0f));
@@ -102,7 +103,27 @@ struct RowFigures {
     }
 };
 
-// A log-sum-exp in units of log 2; of a row that may look nowhere, one that makes every weight 0.
-INLINE float in_log2(float lse) { return lse == NEVER ? 1e30f : (float)std::fmax(lse / LN_2, -FLT_MAX); }
+// The log-sum-exp of each row in units of log 2, in two parts: what its rounding loses would go into every weight.
+struct InLog2 {
+    float *whole, *rest;  // [ROWS]
+
+    // Of a row that may look nowhere, and of one that is not there, a number that makes every weight 0.
+    void take(const float* lse, int count) const {
+        typedef double Doubles __attribute__((vector_size(8 * W)));
+        for (int v = 0; v < ROWS; v += W) {
+            Lanes given = load_few(lse + v, count - v);
+            Ints looks = (given != NEVER) & (lane_numbers() < count - v);
+            Doubles exact = __builtin_convertvector(given, Doubles) * PER_LN_2;
+            exact = exact < -FLT_MAX ? -FLT_MAX - Doubles{} : exact;
+            Lanes rounded = __builtin_convertvector(exact, Lanes);
+            Lanes left = __builtin_convertvector(exact - __builtin_convertvector(rounded, Doubles), Lanes);
+            store(whole + v, choose(looks, rounded, all(1e30f)));
+            store(rest + v, choose(looks, left, Lanes{}));
+        }
+    }
+
+    // What weights relative to `whole` are to be multiplied by.
+    Lanes correction(int v) const { return exp2(-load(rest + v * W)); }
+};
 
 }  // namespace transom

@@ -15,7 +15,8 @@ class Statistics {
   public:
     // found.lse is read, not written.
     Statistics(const Attention& of, const Found& found)
-        : of(of), found(found), look(found.entropy || found.distance || found.peak), blocks((of.queries + ROWS - 1) / ROWS),
+        : of(of), found(found), look(found.entropy || found.distance || found.peak),
+          blocks((of.queries + ROWS - 1) / ROWS),
           chunks(std::min(blocks, (PARTS + heads() - 1) / std::max<int64_t>(1, heads()))) {}
 
     int64_t heads() const { return of.batch * of.heads; }
@@ -48,29 +49,39 @@ class Statistics {
         Rows rows(head, first, of.queries);
         Scratch& memory = scratch();
         auto room = [](int64_t floats) { return Scratch::padded(floats); };
-        memory.begin(room(ROWS * of.d_head) + room(ROWS * LOOKED_AT) + 5 * room(ROWS) + room(Strongest::floats(found.k)));
+        memory.begin(
+            room(ROWS * of.d_head) + room(ROWS * LOOKED_AT) + 6 * room(ROWS) + room(Strongest::floats(found.k))
+        );
         float *queries = memory.take(ROWS * of.d_head), *S = memory.take(ROWS * LOOKED_AT), *most = memory.take(ROWS);
         Running running{memory.take(ROWS), memory.take(ROWS), memory.take(ROWS), memory.take(ROWS)};
         Strongest strongest;
         if (found.k) strongest = Strongest(found.k, memory.take(Strongest::floats(found.k))), strongest.begin();
-        pack(head.Q + first * of.Q_strides[2], of.Q_strides[2], of.d_head, rows.count, query_factor(of), queries);
+        pack(head.Q.rows(first, rows.count), of.d_head, rows.count, query_factor(of), queries);
         running.begin();
         int64_t place = head.number() * of.queries + first;
-        for (int i = 0; i < ROWS; i++) {
-            running.highest[i] = i < rows.count ? in_log2(found.lse[place + i]) : 1e30f;
-            most[i] = NEVER;
-        }
+        InLog2 base{running.highest, memory.take(ROWS)};
+        base.take(found.lse + place, rows.count);
+        std::fill(most, most + ROWS, NEVER);
         for (int64_t j = rows.from / LOOKED_AT * LOOKED_AT; j < rows.to; j += LOOKED_AT)
-            pass(head, rows, Spans(head, rows, j, j + LOOKED_AT), queries, S - j * ROWS, running, strongest, most, columns);
+            pass(
+                head, rows, Spans(head, rows, j, j + LOOKED_AT), queries, S - j * ROWS, running, base, strongest, most,
+                columns
+            );
         RowFigures(rows, running, most).tell(found, place, rows.count);
-        for (int i = 0; found.k && i < rows.count; i++) strongest.tell(i, running.highest[i], place + i, found);
+        if (found.k) tell_strongest(rows, base, strongest, place);
+    }
+
+    void tell_strongest(const Rows& rows, const InLog2& base, const Strongest& strongest, int64_t place) const {
+        float factor[ROWS];
+        for (int v = 0; v < rows.vectors; v++) store(factor + v * W, base.correction(v));
+        for (int i = 0; i < rows.count; i++) strongest.tell(i, base.whole[i], factor[i], place + i, found);
     }
 
     void pass(
         const Head& head, const Rows& rows, const Spans& spans, const float* queries, float* S, Running& running,
-        Strongest& strongest, float* most, float* columns
+        const InLog2& known, Strongest& strongest, float* most, float* columns
     ) const {
-        if (spans.empty() || !anything_given(head, rows, spans)) return;
+        if (!anything_seen(head, rows, spans)) return;
         Lanes highest[VECTORS], one[VECTORS];
         score_block(head, rows, spans, queries, S, nullptr, highest);
         for (int v = 0; v < rows.vectors; v++) {
@@ -80,7 +91,7 @@ class Statistics {
             if (found.k) strongest.look(strip);
             for (int64_t j = strip.first; j < strip.last && (look || columns); j += SUB)
                 running.add(v, weighed(Strip{head, rows, v, j, std::min(j + SUB, strip.last), S}, base, look));
-            one[v] = all(1.0f);
+            one[v] = known.correction(v);
         }
         if (columns) add_columns(rows, spans, S, one, columns);
     }

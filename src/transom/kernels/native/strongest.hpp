@@ -27,8 +27,6 @@ INLINE float score_of(int64_t rank) {
     return score;
 }
 
-INLINE int64_t key_of(int64_t rank) { return (uint32_t) ~(uint32_t)rank; }
-
 // The next smaller number.
 INLINE Lanes just_below(Lanes x) {
     Ints ordered = as_ints(x) ^ ((as_ints(x) >> 31) & 0x7fffffff);
@@ -80,13 +78,15 @@ class Strongest {
             int count = 0, keys = (int)std::min<int64_t>(AT_ONCE, strip.last - j);
             Lanes bound = load(floors);
             for (int i = 0; i < keys; i++) count = note(load(strip.at(j + i)), bound, i * W, passed, count);
-            for (int n = 0; n < count; n++) admit(strip, j + passed[n] / W, passed[n] % W, floors);
+            for (int n = 0; n < count; n++) admit(strip, j + passed[n] / W, passed[n] % W);
+            if (count > MANY) raise_floors(strip, floors);
         }
     }
 
-    // Weights and keys of one row, strongest first, given its log-sum-exp in units of log 2; 0 and −1 where there are none.
-    void tell(int row, float lse2, int64_t place, const Found& found) const {
-        float scores[MOST + W];
+    // Weights and keys of one row, strongest first, a weight being factor · 2^(score − base); 0 and −1 where there are
+    // none.
+    void tell(int row, float base, float factor, int64_t place, const Found& found) const {
+        float weights[MOST + W];
         int64_t keys[MOST];
         for (int64_t n = 0; n < width; n += 8) {
             Eight ranks;
@@ -96,10 +96,11 @@ class Strongest {
             EightInts bits = ordered ^ ((ordered >> 31) & 0x7fffffff);
             bits = ordered == INT32_MIN ? EightInts{} + (int32_t)0xff800000 : bits;  // nobody: −∞
             memcpy(keys + n, &places, sizeof places);
-            memcpy(scores + n, &bits, sizeof bits);
+            memcpy(weights + n, &bits, sizeof bits);
         }
-        for (int64_t n = 0; n < k; n += W) store_few(found.top_weights + place * k + n, exp2(load(scores + n) - lse2), k - n);
-        memcpy(found.top_keys + place * k, keys, sizeof(int64_t) * k);
+        for (int64_t n = 0; n < k; n += W) store(weights + n, exp2(load(weights + n) - base) * factor);
+        copy(weights, found.top_weights + place * k);
+        copy(keys, found.top_keys + place * k);
     }
 
   private:
@@ -108,6 +109,7 @@ class Strongest {
     int64_t* lists = nullptr;
 
     static constexpr int AT_ONCE = 32;  // keys gone through before the floor is looked at again
+    static constexpr int MANY = 2 * W;  // keys let in at once: from here on a higher floor saves more than it costs
 
     // Append number + lane for every lane of x above the bound, without a branch where there are instructions for it.
     INLINE int note(Lanes x, Lanes bound, int number, int32_t* to, int count) {
@@ -122,10 +124,28 @@ class Strongest {
 #endif
     }
 
-    void admit(const Strip& strip, int64_t key, int lane, float* floors) {
+    void admit(const Strip& strip, int64_t key, int lane) {
         int64_t* ranks = list(strip.v * W + lane);
-        insert(ranks, ranked(strip.at(key)[lane], key));
-        if (ranks[k - 1] != NOBODY) floors[lane] = std::max(floors[lane], score_of(ranks[k - 1]));
+        int64_t newcomer = ranked(strip.at(key)[lane], key);
+        if (width == 8)
+            insert_in_one(ranks, newcomer);
+        else
+            insert(ranks, newcomer);
+    }
+
+    // A list that is full lets in only what is above its last; of one that is not, that reads as NaN, which is no
+    // maximum.
+    void raise_floors(const Strip& strip, float* floors) {
+        for (int lane = 0; lane < W; lane++)
+            floors[lane] = std::max(floors[lane], score_of(list(strip.v * W + lane)[k - 1]));
+    }
+
+    // All k of them, eight at a time as long as there are so many: that takes no call.
+    template <class Number>
+    void copy(const Number* from, Number* to) const {
+        int64_t n = 0;
+        for (; n + 8 <= k; n += 8) memcpy(to + n, from + n, 8 * sizeof(Number));
+        if (n < k) memcpy(to + n, from + n, (k - n) * sizeof(Number));
     }
 
     static int64_t width_for(int64_t k) { return (k + 7) / 8 * 8; }
@@ -140,6 +160,16 @@ class Strongest {
     }
 
     // Every place takes the larger of what it has and the smaller of its left neighbour and the newcomer.
+    static void insert_in_one(int64_t* list, int64_t newcomer) {
+        Eight here, none = Eight{} + INT64_MAX;
+        memcpy(&here, list, sizeof here);
+        Eight left = __builtin_shufflevector(none, here, 0, 8, 9, 10, 11, 12, 13, 14);
+        left = left < newcomer ? left : newcomer - Eight{};
+        here = here > left ? here : left;
+        memcpy(list, &here, sizeof here);
+    }
+
+    // The same for a list of several vectors.
     void insert(int64_t* list, int64_t newcomer) {
         for (int64_t n = width - 8; n >= 0; n -= 8) {
             Eight here, left;
