@@ -75,8 +75,7 @@ def hugging_face() -> dict[str, Probe]:
         return f"{len(there)} layers of weights, {tuple(there[0].shape)}" if there else f"{found}"
 
     def same() -> str:
-        outputs = [gpt2(SIZES, attention)(tokens).last_hidden_state for attention in ("eager", "sdpa")]
-        return bits(*outputs)
+        return bits(*(gpt2(SIZES, attention)(tokens).last_hidden_state for attention in ("eager", "sdpa")))
 
     return {
         "output_attentions, sdpa": lambda: asked("sdpa"),
@@ -171,16 +170,36 @@ def nnsight() -> dict[str, Probe]:
             after = wrapped.output.save()
         return f"a layer's output set to 0 changes the model's by {(after - before).abs().max():.1e}"
 
+    def cut() -> str:
+        wrapped = NNsight(gpt2(SIZES, "eager"))
+        with wrapped.trace(tokens):
+            before = wrapped.output.last_hidden_state.save()
+        with wrapped.trace(tokens):
+            scores = wrapped.h[0].attn.source.attention_interface_1.source.attn_weights_1.output
+            scores[:, 1, -1, 3] = -torch.inf
+            after = wrapped.output.last_hidden_state.save()
+        return f"an arrow cut before the softmax changes the last output by {(after - before)[0, -1].abs().max():.1e}"
+
+    def gradient() -> str:
+        wrapped = NNsight(gpt2(SIZES, "sdpa"))
+        with torch.enable_grad(), wrapped.trace(tokens):
+            hidden = wrapped.h[0].output
+            with wrapped.output.last_hidden_state[0, -1, 0].backward():
+                found = hidden.grad.save()
+        return f"of a layer's output, {tuple(found.shape)}"
+
     def inside() -> str:
         wrapped = NNsight(own())
         with wrapped.trace(vectors()):
             one = wrapped.layers[0].self_attn.output.save()
-        return f"self_attn gave {one[0].shape}, weights {one[1]}"
+        return f"an output {tuple(one[0].shape)}, weights {one[1]}"
 
     return {
         "any activation": read,
         "attention weights": weights,
         "any activation changed": edited,
+        "an edge cut, eager, by `.source`": cut,
+        "a gradient": gradient,
         "attention of a model of one's own": inside,
     }
 
@@ -257,8 +276,7 @@ def transom() -> dict[str, Probe]:
         return f"an arrow cut before the softmax changes the last output by {(found - true)[0, -1].abs().max():.1e}"
 
     def cross() -> str:
-        given, written = torch.randint(61, (1, 7)), torch.randint(61, (1, 5))
-        model = t5()
+        given, written, model = torch.randint(61, (1, 7)), torch.randint(61, (1, 5)), t5()
         with ours.watch(model) as trace:
             model(input_ids=given, decoder_input_ids=written)
         return ", ".join(name for name in trace.names if "EncDec" in name)
