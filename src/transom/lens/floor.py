@@ -43,14 +43,13 @@ class Floor:
 
     def lay(self, told: Callable[[float], None] | None = None, stopped: Callable[[], bool] | None = None) -> None:
         """Fill it; `told` hears the share that is done and may raise, `stopped` may end it with `Stopped`."""
-        native = self.sight.zeroed is None and looking.looks(self.sight.problem, self.sight.lse)
         whole_cells = max(self.side, ROWS_AT_ONCE // self.side * self.side)
         while not self.ready:
             if stopped is not None and stopped():
                 raise Stopped
             rows = (self.laid, min(self.laid + whole_cells, self.rows))
             with torch.no_grad():
-                (self.by_engine if native else self.by_blocks)(rows)
+                (self.by_engine if by_engine(self.sight, self.place, rows) else self.by_blocks)(rows)
                 self.without_first(rows)
             self.laid = rows[1]
             if told is not None:
@@ -90,6 +89,11 @@ class Floor:
             return part
         bare = (self.bare_highest if pool == "max" else self.bare_total)[self.part(rows)]
         return torch.cat([bare[:, None], part[:, 1:]], dim=1)
+
+
+def by_engine(sight: Sight, place: Span, rows: Span) -> bool:
+    """Whether the native engine can tell these rows of a head; the others do not matter."""
+    return sight.zeroed is None and looking.looks(sight.problem, sight.lse[place][slice(*rows)])
 
 
 def cells(values: Tensor, side: int, pool: str) -> Float[Tensor, "rows columns"]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from transom.kernels import looking
 from transom.kernels.tiles import BAND_NUMBERS
 from transom.lens.asked import inside
-from transom.lens.floor import Floor, cells
+from transom.lens.floor import Floor, by_engine, cells
 from transom.lens.pooled import Span, chunks, sizes_of, window_weights
 from transom.lens.sight import Sight
 from transom.names import Misfit
@@ -75,7 +75,6 @@ class Pyramid:
         self.top = max(0, ceil(log2(most / TILE)))  # the level whose single tile holds the whole map
         self.floor_level = max(FINEST_FLOOR, ceil(log2(most / FLOOR_CELLS)))
         self.floor: Floor | None = None
-        self.quick = sight.zeroed is None and looking.looks(sight.problem, sight.lse)
 
     @property
     def needs_floor(self) -> bool:
@@ -118,7 +117,7 @@ class Pyramid:
 
     def afresh(self, side: int, rows: Span, keys: Span, pool: str, sink: bool) -> Tensor:
         """Cells of a fine level, from the weights; single ones are those that `Sight.weights` gives, to the bit."""
-        if side > 1 and self.quick and (sink or keys[0] > 0):
+        if side > 1 and (sink or keys[0] > 0) and by_engine(self.sight, self.place, rows):
             highest, sums = looking.mapped(self.sight.problem, self.sight.lse, self.place, (rows, keys), (side, side))
             return highest if pool == "max" else sums
         found = []

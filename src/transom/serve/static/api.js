@@ -19,6 +19,14 @@ export async function post(path, body) {
   return (await checked(await fetch(path, { method: "POST", headers: heads, body: JSON.stringify(body) }))).json();
 }
 
+// An answer as a file to keep; what goes wrong is told on the page, not saved.
+export async function keep(path, name) {
+  const link = document.createElement("a"), kept = URL.createObjectURL(await (await checked(await fetch(path))).blob());
+  [link.href, link.download] = [kept, name];
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(kept), 60_000);
+}
+
 // One tile: what it covers, and its numbers.
 export async function tile(path, fields, signal) {
   const response = await patient(address(path, fields), signal);

@@ -3,6 +3,7 @@
 import { attention, open, say, state } from "./state.js";
 import { make } from "./words.js";
 
+const SHORT = { cross: "target at source", encoder: "inside the source", decoder: "inside the target", self: "inside the text" };
 const ROLES = { cross: "from the target at the source (cross)", encoder: "inside the source (encoder)", decoder: "inside the target (masked)", self: "inside the text" };
 
 class Choose extends HTMLElement {
@@ -15,7 +16,7 @@ class Choose extends HTMLElement {
     const groups = Object.groupBy(open.run.attentions, (one) => one.role);
     const select = make("select", { id: "attention", onchange: (event) => this.choose(Number(event.target.value)) },
       Object.entries(groups).map(([role, listed]) => make("optgroup", { label: ROLES[role] },
-        listed.map((one, layer) => make("option", { value: one.index, selected: one.index === state.now.attention }, `layer ${layer} · ${one.name}`)))));
+        listed.map((one, layer) => make("option", { value: one.index, selected: one.index === state.now.attention }, `${SHORT[role]}, layer ${layer} · ${one.name}`)))));
     const heads = Array.from({ length: attention().heads }, (_, head) =>
       make("button", { role: "radio", "aria-checked": head === state.now.head, tabindex: head === state.now.head ? 0 : -1, onclick: () => this.head(head) }, String(head)));
     const group = make("div", { role: "radiogroup", "aria-label": "Head", class: "row" }, heads);

@@ -1,7 +1,7 @@
 // <transom-take-away>: what is shown as a picture, a page or a file, and a link back to it.
 
-import { address } from "./api.js";
-import { open, say, state } from "./state.js";
+import { address, keep } from "./api.js";
+import { attempt, open, say, state } from "./state.js";
 import { make } from "./words.js";
 
 const PICTURES = { see: "arrows", walk: "steps", map: "matrix", heads: "heads" };
@@ -15,17 +15,21 @@ class TakeAway extends HTMLElement {
   show() {
     if (!open.run) return;
     const { run, attention, head, view } = state.now, picture = PICTURES[view];
-    const links = Object.entries(FORMATS).map(([format, title]) =>
-      make("a", { href: address(`/api/runs/${run}/${attention}/picture/${picture}`, { head, format }), download: `${picture}.${format}` }, title));
-    this.replaceChildren(make("p", { class: "row" }, "Take away:", ...links,
-      make("a", { href: `/api/runs/${run}/trace`, download: `run-${run}.safetensors` }, "the whole run"),
-      make("button", { onclick: () => this.copy() }, "Copy the link")));
+    const links = Object.entries(FORMATS).map(([format, title]) => taken(address(`/api/runs/${run}/${attention}/picture/${picture}`, { head, format }), `${picture}.${format}`, title));
+    this.replaceChildren(make("p", { class: "row" }, "Take away:", ...links, taken(`/api/runs/${run}/trace`, `run-${run}.safetensors`, "the whole run"),
+      make("button", { onclick: (event) => attempt(() => this.copy(event.target)) }, "Copy the link")));
   }
 
-  async copy() {
+  async copy(button) {
     await navigator.clipboard.writeText(location.href);
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy the link"; }, 2000);
     say("the link is copied; it works as long as this server runs");
   }
+}
+
+function taken(href, name, title) {
+  return make("a", { href, download: name, onclick: (event) => { event.preventDefault(); attempt(() => keep(href, name)); } }, title);
 }
 
 customElements.define("transom-take-away", TakeAway);
