@@ -122,11 +122,12 @@ def pages(result: dict[str, Any]) -> Iterator[Row]:
 def training(result: dict[str, Any]) -> Iterator[Row]:
     times, peaks = result["milliseconds"], result["peak_MiB"]
     rows, length = result["batch"]
-    for peer in ("nn.Transformer", "Marian", "JoeyNMT"):
-        why = "" if peer in times else "not installed"
-        case = f"a step of {rows} pairs of {length} tokens"
-        yield Row("training", case, peer, "ms", times["Transom"], times.get(peer), why)
-        yield Row("training", case, peer, "MiB at the peak", peaks["Transom"], peaks.get(peer), why)
+    for low in ("", ", bfloat16"):
+        case, ours = f"a step of {rows} pairs of {length} tokens{low}", f"Transom{low}"
+        for peer in ("nn.Transformer", "Marian", *(() if low else ("JoeyNMT",))):
+            why = "" if peer + low in times else "not installed"
+            yield Row("training", case, peer, "ms", times[ours], times.get(peer + low), why)
+            yield Row("training", case, peer, "MiB at the peak", peaks[ours], peaks.get(peer + low), why)
 
 
 def generation(result: dict[str, Any]) -> Iterator[Row]:

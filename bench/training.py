@@ -3,7 +3,8 @@
 Training steps on the same batches in one run: `tiny` (4+4 layers, d_model 128), 256 pairs of 16 tokens, a vocabulary
 of 9,712, label smoothing, clipping, Adam. `nn.Transformer` is written as its documentation shows it: whole logits,
 nn.CrossEntropyLoss, its own masks. JoeyNMT's step is its own, in the environment of the peers (`make bench-peers`). The
-machine's limit is the time its matrix products alone take.
+machine's limit is the time its matrix products alone take. Then the same with matrix products in bfloat16 by autocast
+(Transom's `train.precision`): those are compared with each other.
 
     python -m bench training [--json] [--quick] [--threads N]
 """
@@ -11,6 +12,7 @@ machine's limit is the time its matrix products alone take.
 import math
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +26,7 @@ from transom.run.optimizers import optimizer
 
 VOCABULARY, PADDING = 9_712, 0
 BARS = {"nn.Transformer": 2.5, "Marian": 2.0}
+LOW = ", bfloat16"
 
 
 def tokens(rows: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -32,11 +35,13 @@ def tokens(rows: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
     return source, target, following
 
 
-def stepping(model: nn.Module, loss: Callable[[], Tensor], chosen: torch.optim.Optimizer) -> Work:
+def stepping(model: nn.Module, loss: Callable[[], Tensor], chosen: torch.optim.Optimizer, low: bool) -> Work:
     model.train()
 
     def step() -> None:
-        loss().backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=low):
+            total = loss()
+        total.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         chosen.step()
         chosen.zero_grad(set_to_none=True)
@@ -44,7 +49,7 @@ def stepping(model: nn.Module, loss: Callable[[], Tensor], chosen: torch.optim.O
     return step
 
 
-def transom(rows: int, length: int) -> Work:
+def transom(rows: int, length: int, low: bool = False) -> Work:
     model = EncoderDecoder(PRESETS["tiny"](VOCABULARY))  # pyright: ignore[reportArgumentType]
     source, target, following = tokens(rows, length)
 
@@ -53,7 +58,7 @@ def transom(rows: int, length: int) -> Work:
         total, count = linear_cross_entropy(hidden, model.unembedding, following.flatten(), PADDING, 0.1)
         return total / count
 
-    return stepping(model, loss, optimizer(model, "adam", 1e-3, 0.0, betas=(0.9, 0.98), eps=1e-9))
+    return stepping(model, loss, optimizer(model, "adam", 1e-3, 0.0, betas=(0.9, 0.98), eps=1e-9), low)
 
 
 class Documented(nn.Module):
@@ -83,17 +88,17 @@ class Documented(nn.Module):
         return self.dropout(self.embedding(x) * math.sqrt(128) + waves)
 
 
-def documented(rows: int, length: int) -> Work:
+def documented(rows: int, length: int, low: bool = False) -> Work:
     model, criterion = Documented(), nn.CrossEntropyLoss(ignore_index=PADDING, label_smoothing=0.1)
     source, target, following = tokens(rows, length)
 
     def loss() -> Tensor:
         return criterion(model(source, target).flatten(0, 1), following.flatten())
 
-    return stepping(model, loss, torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9))
+    return stepping(model, loss, torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9), low)
 
 
-def marian(rows: int, length: int) -> Work:
+def marian(rows: int, length: int, low: bool = False) -> Work:
     """Hugging Face's Marian as its Trainer steps it: AdamW, labels given, smoothing by its own helper's formula."""
     from transformers import MarianConfig, MarianMTModel
 
@@ -110,15 +115,16 @@ def marian(rows: int, length: int) -> Work:
         found = model(input_ids=source, attention_mask=(source != PADDING).long(), decoder_input_ids=target)
         return criterion(found.logits.flatten(0, 1), following.flatten())
 
-    return stepping(model, loss, torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9))
+    return stepping(model, loss, torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9), low)
 
 
-def products(rows: int, length: int) -> Work:
+def products(rows: int, length: int, low: bool = False) -> Work:
     """The matrix products of a step alone, forward and back: what no implementation can do without."""
     count, d, hidden = rows * length, 128, 256
     shapes = [(count, d, d)] * (4 * 4 + 4 * 8) + [(count, d, hidden), (count, hidden, d)] * 8 + [(count, d, VOCABULARY)]
-    made = {shape: (torch.randn(shape[:2]), torch.randn(shape[1:])) for shape in set(shapes)}
-    out = {shape: torch.randn(shape[0], shape[2]) for shape in set(shapes)}
+    kind = torch.bfloat16 if low else torch.float32
+    made = {shape: (torch.randn(shape[:2]).to(kind), torch.randn(shape[1:]).to(kind)) for shape in set(shapes)}
+    out = {shape: torch.randn(shape[0], shape[2]).to(kind) for shape in set(shapes)}
 
     def work() -> None:
         for shape in shapes:
@@ -130,7 +136,15 @@ def products(rows: int, length: int) -> Work:
     return work
 
 
-CONTENDERS = {"Transom": transom, "nn.Transformer": documented, "Marian": marian, "matrix products": products}
+EACH = {"Transom": transom, "nn.Transformer": documented, "Marian": marian, "matrix products": products}
+CONTENDERS: dict[str, Callable[[int, int], Work]] = EACH | {
+    f"{name}{LOW}": partial(make, low=True) for name, make in EACH.items()
+}
+
+
+def beside(name: str) -> str:
+    """The Transom that a contender is compared with: the one in the same precision."""
+    return f"Transom{LOW}" if name.endswith(LOW) else "Transom"
 
 
 def joeynmt(rows: int, length: int, threads: int) -> Apart | None:
@@ -149,7 +163,7 @@ def run(options: Namespace) -> int:
     note(f"{rows} pairs of {length} tokens …")
     who: dict[str, Work] = {name: make(rows, length) for name, make in CONTENDERS.items()}
     apart = joeynmt(rows, length, options.threads)
-    times = interleaved(who | ({"JoeyNMT": apart} if apart else {}), 3 if options.quick else 12, 90)
+    times = interleaved(who | ({"JoeyNMT": apart} if apart else {}), 3 if options.quick else 12, 120)
     memory = {name: peak_memory(make, rows, length) / MiB for name, make in CONTENDERS.items()}
     if apart:
         memory["JoeyNMT"] = apart()["peak"] / MiB
@@ -163,26 +177,26 @@ def run(options: Namespace) -> int:
 
 
 def told(times: dict[str, dict[str, float]], memory: dict[str, float], rows: int, length: int) -> dict[str, Any]:
-    own = times["Transom"]
+    peers = [name for name in times if not name.startswith(("Transom", "matrix products"))]
     return {
         "machine": machine(),
         "batch": [rows, length],
         "milliseconds": {name: 1e3 * time["best"] for name, time in times.items()},
-        "ratio": {name: time["best"] / own["best"] for name, time in times.items()},
-        "median_ratio": {name: time["median"] / own["median"] for name, time in times.items()},
+        "ratio": {name: time["best"] / times[beside(name)]["best"] for name, time in times.items()},
+        "median_ratio": {name: time["median"] / times[beside(name)]["median"] for name, time in times.items()},
         "targets_a_second": {name: rows * length / time["best"] for name, time in times.items()},
         "peak_MiB": memory,
-        "versions": {name: version(name) for name in times if name not in ("Transom", "matrix products")},
+        "versions": {name: version(name.removesuffix(LOW)) for name in peers},
         "bars": BARS,
     }
 
 
 def table(result: dict) -> str:
-    lines = [f"{'':<18}{'ms a step':>10}{'÷ Transom':>18}{'targets/s':>12}{'peak MiB':>10}{'bar':>6}"]
+    lines = [f"{'':<26}{'ms a step':>10}{'÷ Transom':>18}{'targets/s':>12}{'peak MiB':>10}{'bar':>6}"]
     for name in result["milliseconds"]:
         ratio = f"{result['ratio'][name]:.2f} ({result['median_ratio'][name]:.2f})"
         lines.append(
-            f"{name:<18}{result['milliseconds'][name]:>10.0f}{ratio:>18}{result['targets_a_second'][name]:>12,.0f}"
+            f"{name:<26}{result['milliseconds'][name]:>10.0f}{ratio:>18}{result['targets_a_second'][name]:>12,.0f}"
             f"{result['peak_MiB'][name]:>10.0f}{result['bars'].get(name, ''):>6}"
         )
     return "\n".join(lines)
