@@ -11,7 +11,7 @@ machine's limit is the time its matrix products alone take. Then the same with m
 
 import math
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -137,7 +137,7 @@ def products(rows: int, length: int, low: bool = False) -> Work:
 
 
 EACH = {"Transom": transom, "nn.Transformer": documented, "Marian": marian, "matrix products": products}
-CONTENDERS: dict[str, Callable[[int, int], Work]] = EACH | {
+CONTENDERS: Mapping[str, Callable[[int, int], Work]] = EACH | {
     f"{name}{LOW}": partial(make, low=True) for name, make in EACH.items()
 }
 
