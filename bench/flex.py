@@ -21,7 +21,7 @@ import transom
 from bench.measure import interleaved, left, machine, note, print_json
 from bench.peers import version
 
-SHAPES = [(1, 12, 512, 64), (1, 12, 2048, 64), (1, 12, 4096, 64)]
+SHAPES = [(1, 12, 512, 64), (1, 12, 4096, 64)]
 WINDOW, NEAR = 256, 1e-4
 Way = Callable[[Tensor, Tensor, Tensor], Tensor]
 

@@ -27,7 +27,7 @@ from bench.peers import Absent, last_words, present, python
 from bench.watched_by import CONTENDERS, gpt2, text, unwatched, watched
 
 SIZES = {"tokens": 2048, "layers": 12, "d_model": 768, "heads": 12}
-LENGTHS = [512, 2048, 4096, 8192]
+LENGTHS = [2048, 512, 4096, 8192]  # in this order, as the time allows
 QUICK = {"tokens": 256, "layers": 2, "d_model": 96, "heads": 3}
 TIME_BAR, STATISTICS_BAR = 1.05, 0.6
 HOLD_WEIGHTS = ("Hugging Face eager", "TransformerLens", "nnsight")
@@ -41,7 +41,7 @@ def in_turn(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
     import transom
 
     note(f"{sizes['tokens']} tokens, watched and unwatched in turn …")
-    repeats, seconds = (3, 2) if quick else (15, 25)
+    repeats, seconds = (3, 2) if quick else (15, max(20.0, min(120.0, left() / 6)))
     with torch.no_grad():
         times = interleaved({"unwatched": unwatched(sizes), "watched": watched(sizes)}, repeats, seconds)
         model, tokens = gpt2(sizes, "sdpa"), text(sizes)
@@ -136,6 +136,7 @@ def run(options: Namespace) -> int:
     more = {"threads": options.threads, "repeats": 2 if options.quick else 3, "seconds": 8}
     lengths = [128] if options.quick else LENGTHS
     results = [compared({**sizes, **more, "tokens": length}) for length in lengths]
+    results.sort(key=lambda result: result["tokens"])
     if options.json:
         print_json({"machine": machine(), "in_turn": first, "compared": results})
     else:

@@ -1,6 +1,7 @@
 """The table of the bench: every row says its peer's version and, in words, who wins."""
 
 import json
+import re
 import sys
 from argparse import Namespace
 from importlib import import_module
@@ -155,3 +156,16 @@ def test_what_a_package_brings_is_counted_beyond_torch():
     assert not {"torch", "networkx"} & names
     assert found["packages"] == len(names)
     assert found["bytes"] > 10 * 2**20  # the embedded translator alone
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["PyTorch", "Hugging Face", "Transom"])
+def test_the_page_of_peers_shows_what_is_printed(name):
+    page = (Path(table.__file__).parents[1] / "docs/compare.md").read_text(encoding="utf-8")
+    for what, came in import_module("bench.features").tried(name).items():
+        assert masked(f"  {what:<36}{came}\n") in masked(page)
+
+
+def masked(text: str) -> str:
+    """Without the digits that rounding makes."""
+    return re.sub(r"\d(\.\d)?e[+-]\d\d", "#", text)
