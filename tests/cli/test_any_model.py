@@ -159,7 +159,7 @@ def test_a_name_without_a_slash_is_looked_for_in_the_cache(tmp_path, monkeypatch
     (kept / "snapshots" / "abc").mkdir(parents=True)
     (kept / "snapshots" / "abc" / "config.json").write_text("{}")
     assert cached("tiny-bert")
-    monkeypatch.setattr(OfHuggingFace, "__init__", lambda self, name: setattr(self, "name", name))
+    monkeypatch.setattr(OfHuggingFace, "__init__", lambda self, name, text: setattr(self, "name", name))
     assert opened("tiny-bert").name == "tiny-bert"
 
 

@@ -1,5 +1,6 @@
 """The command `transom`: one file per command, loaded when it is called, so that `--help` stays quick."""
 
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from io import TextIOWrapper
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from transom import __version__
@@ -42,6 +43,26 @@ COMMANDS = {
 }
 
 
+KINDS = {"str": "TEXT", "int": "N", "int range": "N", "float": "NUMBER", "float range": "NUMBER", "path": "FILE"}
+
+
+class InPlainWords(TyperCommand):
+    """A command whose help names what to give as people do: N, not <int range>; at least 1, not x>=1."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        write = formatter.write_dl
+        formatter.write_dl = lambda rows: write([plainly(*row) for row in rows])
+        super().format_options(ctx, formatter)
+        formatter.write_dl = write
+
+
+def plainly(name: str, help: str) -> tuple[str, str]:
+    """An option with the kind of its value in a word, an argument without it: its name says enough."""
+    name = re.sub(r" <(.+)>$", lambda found: f" {KINDS.get(found[1], found[1])}" if name[0] == "-" else "", name)
+    help = re.sub(r"([\d.]+)<=x<=([\d.]+)(?=[];])", r"\1 to \2", help)
+    return name, re.sub(r"x>=([\d.]+)(?=[];])", r"at least \1", help)
+
+
 class Commands(TyperGroup):
     """The table COMMANDS as a command line; a command's file is imported only when that command is asked for."""
 
@@ -53,7 +74,7 @@ class Commands(TyperGroup):
             return None
         command = COMMANDS[cmd_name]
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(cmd_name, short_help=command.help)(import_module(command.module).run)
+        single.command(cmd_name, cls=InPlainWords, short_help=command.help)(import_module(command.module).run)
         return get_command(single)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -72,8 +72,16 @@ class AnyModel:
         """What tokens stand for as a text, without special ones."""
         raise NotImplementedError
 
+    def unknown_words(self, text: str) -> list[str]:
+        """What of a text the model does not know, and reads as one and the same unknown token."""
+        raise NotImplementedError
+
     def encode(self, text: str, target: str | None = None, told: Told | None = None) -> Fed:
         """One text that fits the model as it takes it."""
+        return self.fed(self.fitting(text), target, told)
+
+    def fitting(self, text: str) -> list[int]:
+        """The tokens of a text that is not empty, and not longer than the model takes."""
         found = self.pieces(text)
         if not found:
             raise Misfit("the text is empty, but there must be something to read; give a word or more")
@@ -82,7 +90,7 @@ class AnyModel:
             raise Misfit(
                 f"the text has {count} tokens, but {self.name} takes {self.longest} at most; give a shorter one"
             )
-        return self.fed(found[0], target, told)
+        return found[0]
 
     def check_writes_on(self) -> None:
         if self.kind != "decoder":
@@ -95,9 +103,9 @@ class AnyModel:
             )
 
 
-def opened(name: str | Path | None = None) -> AnyModel:
+def opened(name: str | Path | None = None, text: str | None = None) -> AnyModel:
     """The model of that name: a folder, or a Hugging Face id that is in the local cache; unless given, the embedded
-    translator."""
+    translator. A text that it is to read is counted first: a large model is not loaded for one that does not fit."""
     if name is None:
         from transom.models.embedded import embedded
 
@@ -108,10 +116,10 @@ def opened(name: str | Path | None = None) -> AnyModel:
     if not folder.is_dir():
         could_be_id = str(name).count("/") < 2 and not folder.exists() and not str(name).startswith((".", "/", "~"))
         if could_be_id and ("/" in str(name) or cached(str(name))):
-            return OfHuggingFace(str(name))
+            return OfHuggingFace(str(name), text)
         nor = ", nor is it in the local Hugging Face cache; Transom downloads nothing" if could_be_id else ""
         raise Misfit(f"{name} should be the folder of a model, but there is no such folder{nor}; check the path")
-    return OfTransom(folder) if is_transoms(folder) else OfHuggingFace(str(name))
+    return OfTransom(folder) if is_transoms(folder) else OfHuggingFace(str(name), text)
 
 
 def is_transoms(folder: Path) -> bool:
@@ -200,6 +208,9 @@ class OfTransom(AnyModel):
 
     def text(self, ids: list[int]) -> str:
         return self.tokenizer.decode(ids)
+
+    def unknown_words(self, text: str) -> list[str]:
+        return self.tokenizer.unknown_words(text)
 
     def run(self, fed: Fed) -> "Tensor":
         import torch

@@ -13,7 +13,7 @@ WRONG = 1
 
 
 def run(
-    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE…", help="Lesson files (TOML).")] = None,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Lesson files (TOML).")] = None,
     fix: Annotated[bool, typer.Option("--fix", help="Write a corrected copy beside each wrong lesson.")] = False,
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Correct the lesson itself, with no copy; implies --fix.")

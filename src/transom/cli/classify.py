@@ -1,6 +1,6 @@
 """`transom classify`: text to label by an encoder."""
 
-from transom.cli.given import AsJson, File, Folder, Texts, printed, texts
+from transom.cli.given import AsJson, File, Folder, Texts, printed, tell_unknown, texts, unknown_in
 
 
 def run(
@@ -19,6 +19,7 @@ def run(
     given = texts(text, file)
     found = ready(model, "encoder")
     assert isinstance(found.model, Encoder)
+    tell_unknown(unknown_in(given, found.tokenizer))
     said = classified(found.model, found.tokenizer, given)
     rows = [
         {"text": one, "label": label.label, "chances": label.chances} for one, label in zip(given, said, strict=True)

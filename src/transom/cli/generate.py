@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from transom.cli.given import AsJson, Folder, harmless, printed
+from transom.cli.given import AsJson, Folder, harmless, printed, tell_unknown, unknown_in
 
 
 def run(
@@ -29,6 +29,7 @@ def run(
 
     found = ready(model, "decoder")
     assert isinstance(found.model, Decoder)
+    tell_unknown(unknown_in([prompt], found.tokenizer))
     settings = {"max_new_tokens": tokens, **drawing(temperature, top_k, top_p, seed)}
     if as_json:
         said = written_on(found.model, found.tokenizer, prompt, **settings)

@@ -14,6 +14,7 @@ Texts = Annotated[list[str] | None, typer.Argument(help="One or more texts; with
 File = Annotated[Path | None, typer.Option("--file", help="Take the lines of this file (or .gz) as texts.")]
 Folder = Annotated[Path, typer.Option("--model", metavar="FOLDER", help="The folder of a model.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of plain lines.")]
+MOST_UNKNOWN = 8  # words that are named
 
 
 def texts(given: list[str] | None, file: Path | None, blanks: bool = False) -> list[str]:
@@ -41,6 +42,19 @@ def harmless(text: str) -> str:
     if not sys.stdout.isatty():
         return text
     return "".join(sign if sign in "\n\t" or not category(sign).startswith("C") else "�" for sign in text)
+
+
+def tell_unknown(words: list[str]) -> None:
+    """A word on stderr about what the model cannot read, each once, and not all of very many."""
+    found = list(dict.fromkeys(words))
+    if found:
+        shown = ", ".join(f"“{harmless(word)}”" for word in found[:MOST_UNKNOWN])
+        more = f" and {len(found) - MOST_UNKNOWN:,} more" if len(found) > MOST_UNKNOWN else ""
+        typer.echo(f"transom: the model does not know {shown}{more}; it reads <unk> instead", err=True)
+
+
+def unknown_in(texts: list[str], tokenizer: Any) -> list[str]:
+    return [word for text in texts for word in tokenizer.unknown_words(text)]
 
 
 def many(count: int, what: str) -> str:

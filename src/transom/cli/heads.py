@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +23,7 @@ Paths = list[Path] | None
 
 
 def run(
-    files: Annotated[Paths, typer.Argument(metavar="[FILES]...", help="More texts, or with --merge more sums.")] = None,
+    files: Annotated[Paths, typer.Argument(metavar="FILES", help="More texts, or with --merge more sums.")] = None,
     text: Annotated[
         Paths, typer.Option("--text", metavar="FILES", help="Text files (or .gz), each one document.")
     ] = None,
@@ -217,4 +219,10 @@ def show(sums: "Sums", sort: str | None, most: int | None, form: str) -> None:
         )
         return
     told = f"{sums.model}: {many(counts['documents'], 'document')}, {many(counts['tokens'], 'token')}"
-    typer.echo(harmless(f"{told}, {many(len(HeadTable.of(sums.heads)), 'head')}\n{table}"))
+    typer.echo(harmless(f"{told}, {many(len(HeadTable.of(sums.heads)), 'head')}\n{table.text(room())}"))
+
+
+def room() -> int | None:
+    """The width of the terminal, where there is one or COLUMNS says it; None for files and pipes."""
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    return shutil.get_terminal_size().columns if known else None

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 WRITERS = ("ForCausalLM", "LMHeadModel")  # how the classes of models that write on are named
 
 
-def loaded(name: str) -> tuple["nn.Module", Any, str]:
-    """Model, tokenizer and kind, by a folder or by an id that is in the local cache."""
+def described(name: str) -> tuple[Any, Any]:
+    """Config and tokenizer, by a folder or by an id that is in the local cache."""
     offline()
     try:
         import transformers
@@ -28,11 +28,17 @@ def loaded(name: str) -> tuple["nn.Module", Any, str]:
     with complaining(name, "be a Hugging Face model"):
         config = transformers.AutoConfig.from_pretrained(name, **here)
     with complaining(name, "have a tokenizer"):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **here)
+        return config, transformers.AutoTokenizer.from_pretrained(name, **here)
+
+
+def loaded(name: str, config: Any) -> tuple["nn.Module", str]:
+    """The model, and its kind."""
+    import transformers
+
     with complaining(name, "hold a model in safetensors"):
         model = builder(transformers, config).from_pretrained(name, use_safetensors=True, local_files_only=True)
     kind = "encoder_decoder" if config.is_encoder_decoder else "decoder" if writes(model) else "encoder"
-    return model.eval(), tokenizer, kind
+    return model.eval(), kind
 
 
 class Listener:
@@ -117,13 +123,15 @@ class OfHuggingFace(AnyModel):
 
     origin = "hf"
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, text: str | None = None) -> None:
         self.name = name
-        self.model, self.tokenizer, self.kind = loaded(name)
-        config = self.model.config
+        config, self.tokenizer = described(name)
         places = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
         self.longest = least(places, self.tokenizer.model_max_length)
         self.longest = None if self.longest is None or self.longest > 2**31 else int(self.longest)
+        if text is not None:
+            self.fitting(text)
+        self.model, self.kind = loaded(name, config)
 
     def pieces(self, text: str, longest: int | None = None) -> list[list[int]]:
         found = self.tokenizer(text, add_special_tokens=False)["input_ids"] if text.strip() else []
@@ -183,6 +191,13 @@ class OfHuggingFace(AnyModel):
 
     def text(self, ids: list[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=True)
+
+    def unknown_words(self, text: str) -> list[str]:
+        if not self.tokenizer.is_fast or self.tokenizer.unk_token_id is None:
+            return []
+        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        places = zip(found["input_ids"], found["offset_mapping"], strict=True)
+        return [text[slice(*place)] for one, place in places if one == self.tokenizer.unk_token_id]
 
     def run(self, fed: Fed) -> "Tensor":
         import torch

@@ -1,6 +1,7 @@
 """`transom learn`: the lessons that come with Transom, one step at a time."""
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,7 +12,8 @@ import typer
 from transom.cli import STOPPED
 from transom.cli.given import harmless
 
-WIDTH = 100
+WIDTH = 100  # at most
+NARROWEST = 30
 
 
 def run(
@@ -106,10 +108,11 @@ def told(lesson: Any) -> Iterator[tuple[str, Iterable[str]]]:
     """The pages of a lesson, and its picture at the end; the view `steps` would only say everything again."""
     from transom.lessons.playing import pages
 
+    width = max(NARROWEST, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
     for page in pages(lesson):
-        yield page.title, page.lines
+        yield page.title, page.fitted(width)
     if lesson.picture != "steps":
-        yield "Picture", drawn(lesson).text(width=WIDTH, colour=False).rstrip().splitlines()
+        yield "Picture", drawn(lesson).text(width=width, colour=False).rstrip().splitlines()
 
 
 def drawn(lesson: Any) -> Any:

@@ -101,9 +101,10 @@ def seen(asked: Asked) -> Seen:
     if asked.trace is not None:
         return of_file(asked)
     from transom.cli.any_model import opened
-    from transom.cli.given import counting
+    from transom.cli.given import counting, tell_unknown
 
-    model = opened(asked.model)
+    model = opened(asked.model, asked.text)
+    tell_unknown(model.unknown_words(asked.text))
     fed, new = read(model, asked)
     trace = watched(model, fed, new)
     layers = wanted(trace, asked)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A trace, a replay or a lesson.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A trace, a replay or a lesson.")] = None,
     model: Annotated[
         str | None,
         typer.Option("--model", help="A folder, or a local Hugging Face id; else English to French."),

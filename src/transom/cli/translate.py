@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from transom.cli.given import AsJson, File, Texts, counting, printed, texts
+from transom.cli.given import AsJson, File, Texts, counting, printed, tell_unknown, texts, unknown_in
 
 
 def run(
@@ -28,6 +28,7 @@ def run(
     given, blanks = texts(text, file, blanks=True), not text  # an empty line stays one, so that lines stay in step
     found = ready(embedded() if model is None else model, "encoder_decoder")
     assert isinstance(found.model, EncoderDecoder)
+    tell_unknown(unknown_in(given, found.tokenizer))
     with counting(sum(bool(one.strip()) for one in given), "translating") as done:
         said = translated(found.model, found.tokenizer, given, beams, done, blanks)
     rows = [{"source": one, "target": other} for one, other in zip(given, said, strict=True)]

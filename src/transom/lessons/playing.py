@@ -24,11 +24,10 @@ class Part:
     prose: bool = False
     indents: tuple[str, str] = ("", "")  # of a paragraph's first line, and of the others
 
-    @property
-    def lines(self) -> list[str]:
+    def fitted(self, width: int) -> list[str]:
         if not self.prose:
             return [self.text]
-        return wrap(self.text, WIDTH, initial_indent=self.indents[0], subsequent_indent=self.indents[1])
+        return wrap(self.text, width, initial_indent=self.indents[0], subsequent_indent=self.indents[1])
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,10 @@ class Page:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        return tuple(line for part in self.parts for line in part.lines)
+        return self.fitted(WIDTH)
+
+    def fitted(self, width: int) -> tuple[str, ...]:
+        return tuple(line for part in self.parts for line in part.fitted(width))
 
 
 def pages(lesson: Lesson) -> Iterator[Page]:

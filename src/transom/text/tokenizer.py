@@ -88,6 +88,13 @@ class Tokenizer:
         with complaining("the tokenizer cannot read a text", "train another one, or mend its file"):
             return [found.ids for found in self.engine.encode_batch_fast(list(texts), add_special_tokens=False)]
 
+    def unknown_words(self, text: str) -> list[str]:
+        """The pieces of a text that are in no token of the vocabulary, and are read as the unknown one."""
+        if self.unknown not in self.encode(text):
+            return []
+        found = self.engine.encode(text, add_special_tokens=False)
+        return [text[slice(*place)] for one, place in zip(found.ids, found.offsets, strict=True) if one == self.unknown]
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text that tokens stand for; special ones are left out."""
         self.check_ids(ids)

@@ -110,19 +110,22 @@ class HeadTable:
         return text.getvalue()
 
     def __str__(self) -> str:
-        """Aligned, with the reasons for what is missing below."""
+        return self.text()
+
+    def text(self, width: int | None = None) -> str:
+        """Aligned, with the reasons for what is missing below; measures that `width` has no room for come beneath."""
         head = ["layer", "head", *(HEADINGS.get(measure, measure) for measure in self.measures)]
         cells = [head] + [
             [row.layer, str(row.head), *("–" if value is None else f"{value:.3f}" for value in row.values.values())]
             for row in self.rows
         ]
         widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if not place else cell.rjust(width) for place, (cell, width) in enumerate(pairs)
-            )
-            for pairs in (list(zip(line, widths, strict=True)) for line in cells)
-        ]
+        lines = []
+        for columns in parted(widths, width):
+            lines += [""] if lines else []
+            for line in cells:
+                layer, *others = ((line[column], widths[column]) for column in columns)
+                lines.append("  ".join([layer[0].ljust(layer[1]), *(cell.rjust(wide) for cell, wide in others)]))
         return "\n".join([*lines, *self.notes()])
 
     def notes(self) -> list[str]:
@@ -139,3 +142,16 @@ class HeadTable:
             f"– {', '.join(measures)} of {layers[0]}{f' and {len(layers) - 1} more' if len(layers) > 1 else ''}: {why}"
             for (why, layers), measures in by_reason.items()
         ]
+
+
+def parted(widths: list[int], most: int | None) -> list[list[int]]:
+    """Columns in groups that fit, each with layer and head in front and at least one measure."""
+    groups, used = [[0, 1]], sum(widths[:2]) + 2
+    taken = used
+    for column in range(2, len(widths)):
+        taken += widths[column] + 2
+        if most is not None and taken > most and len(groups[-1]) > 2:
+            groups.append([0, 1])
+            taken = used + widths[column] + 2
+        groups[-1].append(column)
+    return groups
