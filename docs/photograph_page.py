@@ -8,6 +8,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "pictures"
 SENTENCE = "The little girl was reading an old book."
+PATIENCE = 240_000  # milliseconds: the machine may have other things to do
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -25,6 +26,7 @@ def main() -> None:
         with sync_playwright() as play:
             browser = play.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
             page = browser.new_page(viewport={"width": 1100, "height": 800}, reduced_motion="reduce")
+            page.set_default_timeout(PATIENCE)
             page.goto(address)
             page.fill("#text", SENTENCE)
             with page.expect_response(lambda answer: answer.url.endswith("/telling")):
@@ -35,16 +37,16 @@ def main() -> None:
             page.get_by_role("button", name="Knock it out").click()
             page.wait_for_selector(".result table")
             page.screenshot(
-                path=FOLDER / "serve-see.png", clip={"x": 0, "y": 0, "width": 1100, "height": 1330}, full_page=True
+                path=FOLDER / "serve-see.png", clip={"x": 0, "y": 0, "width": 1100, "height": 1400}, full_page=True
             )
             page.click("#tab-map")
             page.wait_for_timeout(2000)
-            part = {"x": 0, "y": 340, "width": 1100, "height": 760}
+            part = {"x": 0, "y": 430, "width": 1100, "height": 740}
             page.screenshot(path=FOLDER / "serve-map.png", clip=part, full_page=True)
             browser.close()
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(60)
     print(FOLDER / "serve-see.png", FOLDER / "serve-map.png", sep="\n")
 
 

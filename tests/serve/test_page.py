@@ -143,7 +143,7 @@ def test_hostile_text_is_shown_as_it_is_and_does_nothing(page):
         with page.expect_response(re.compile("/api/writing$")) as came:
             page.click("button.main")
         assert came.value.status == 200, came.value.text()
-        page.locator("button.main", has_text="look").wait_for()
+        page.locator("button", has_text="Stop").wait_for(state="hidden")
         for view in VIEWS[:4]:
             page.click(f"#tab-{view}")
             page.wait_for_timeout(150)

@@ -220,6 +220,17 @@ def test_every_route_is_in_its_page():
     assert rows == [f"| {route.method} | `{route.path}` | {route.about} |" for route in ROUTES]
 
 
+def test_an_attention_too_long_for_a_picture_is_told(page, run, monkeypatch):
+    monkeypatch.setattr("transom.serve.asking.ALL_TRIED", 47)
+    one = cross(run)
+    answer = page.get(f"/api/runs/1/{one['index']}/picture/steps", head=0)
+    assert answer.status_code == 400
+    assert answer.json()["error"] == (
+        f"a picture is drawn of at most 47 weights, but {one['name']} has queries={one['queries']} and"
+        f" keys={one['keys']}; look at it on the map"
+    )
+
+
 def test_the_steps_go_from_what_came_in_to_what_went_out(page, run):
     index = cross(run)["index"]
     found = page.get(f"/api/runs/1/{index}/picture/steps", head=1).json()

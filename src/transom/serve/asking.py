@@ -6,9 +6,11 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transom.names import Misfit
 from transom.serve.cache import Answer
 from transom.serve.comparing import runnable
 from transom.serve.fields import AskEffects, AskPicture, AskStrongest
+from transom.serve.studio import ALL_TRIED
 
 if TYPE_CHECKING:
     from transom.lens import Sight
@@ -69,6 +71,12 @@ def picture(studio: "Studio", run: "Run", index: int, view: str, asked: AskPictu
 
     chosen("view", view, VIEWS)
     name, sight = run.attention(index)
+    queries, keys = sight.problem.whole[2:]
+    if queries * keys > ALL_TRIED:  # its receipt alone would take a minute
+        raise Misfit(
+            f"a picture is drawn of at most {ALL_TRIED} weights, but {name} has queries={queries} and keys={keys};"
+            " look at it on the map"
+        )
     labels = run.trace.labels(name)
     options: dict[str, Any] = {"layer": name, "head": asked.head, "model": studio.name}
     options |= {"tokens": labels.reads, "at": labels.at, "token": asked.token}

@@ -29,32 +29,32 @@ class AskText extends HTMLElement {
     this.text.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); this.form.requestSubmit(); } });
     this.target = two ? make("input", { id: "target", placeholder: "the model writes its own" }) : null;
     this.more = model.kind === "decoder" ? make("input", { id: "more", type: "number", min: 0, max: 256, value: 12 }) : null;
-    this.label = two ? "Translate and look" : this.more ? "Write on and look" : "Look";
-    this.button = make("button", { class: "main", type: "submit" }, this.label);
+    const label = two ? "Translate and look" : this.more ? "Write on and look" : "Look";
+    this.stop = make("button", { type: "button", hidden: true, onclick: () => this.leaving.abort() }, "Stop");
     this.form = make("form", { class: "card", onsubmit: (event) => { event.preventDefault(); this.run(); } },
       make("label", { for: "text" }, inside ? "Your sentence, in English for the translator inside:" : "Your text:"), this.text,
-      make("div", { class: "row" }, this.button, this.more ? make("label", { for: "more" }, "tokens to write on ", this.more) : null, make("span", { class: "hint" }, `${model.name}; Ctrl+Enter does the same`)),
+      make("div", { class: "row" }, make("button", { class: "main", type: "submit" }, label), this.stop, this.more ? make("label", { for: "more" }, "tokens to write on ", this.more) : null, make("span", { class: "hint" }, `${model.name}; Ctrl+Enter does the same`)),
       two ? make("details", {}, make("summary", {}, "Compare with a translation of your own"), make("label", { for: "target" }, "What the decoder reads: "), this.target) : null);
     this.output = make("p", { class: "written", lang: inside ? "fr" : null, "aria-live": "polite", "aria-label": "What the model wrote" });
     this.next = make("p", { class: "hint" });
     this.replaceChildren(this.form, this.output, this.next);
   }
 
-  // Run the text; while it runs, the same button stops it.
+  // Run the text; one that still runs is left.
   async run() {
-    if (this.leaving) { this.leaving.abort(); return; }
-    this.leaving = new AbortController();
-    this.button.textContent = "Stop";
+    this.leaving?.abort();
+    const mine = this.leaving = new AbortController();
+    this.stop.hidden = false;
     this.next.textContent = "";
     this.write("");
     await attempt(async () => {
       const asked = { text: this.text.value, target: this.target?.value || null, more: Number(this.more?.value || 0) };
-      const { run } = await stream("/api/writing", {}, (said) => this.write(said.text), this.leaving.signal, asked);
+      const { run } = await stream("/api/writing", {}, (said) => { if (this.leaving === mine) this.write(said.text); }, mine.signal, asked);
+      if (this.leaving !== mine) return; // another text was run meanwhile
       state.set({ row: null, key: null });
       opened(run);
     });
-    this.leaving = null;
-    this.button.textContent = this.label;
+    if (this.leaving === mine) this.stop.hidden = true;
   }
 
   // What is written so far; what is new of it stands out.

@@ -77,7 +77,7 @@ class See extends HTMLElement {
         draw("title", {}, `${this.called(from)} → ${shown(this.data.keys[at])}: ${number(weight)}`));
       if (chosen) path.classList.add("out");
       drawn.push([weight, path]);
-      if (from === row && weight >= 0.005) drawn.push([2, draw("text", { class: "number", x: x2, y: top + 16 + (at % 2) * 14, "text-anchor": "middle" }, number(weight, 2))]);
+      if (from === row && weight >= 0.005) drawn.push([2, draw("text", { class: "number", x: chosen ? x2 + 10 : x2, y: top + 16 + (at % 2) * 14, "text-anchor": chosen ? "start" : "middle" }, number(weight, 2))]);
     }));
     return drawn.sort((one, other) => one[0] - other[0]).map(([, element]) => element);
   }
