@@ -125,8 +125,8 @@ def rates(tokens: int, widths: tuple[int, int], seconds: float) -> dict[str, Rat
     found = {}
     for name in times[0]:
         narrow, wide = (one[name] / count for one in times)
-        product = (wide - narrow) / (widths[1] - widths[0])
-        found[name] = Rate(product, narrow - product * widths[0])
+        product = min((wide - narrow) / (widths[1] - widths[0]), wide / widths[1])  # no part of a pair is below nothing
+        found[name] = Rate(product, wide - product * widths[1])
     return found
 
 
