@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from bench.measure import allow
+from bench.measure import allow, by_processor_time
 from bench.together import together
 
 QUESTIONS = {
@@ -39,6 +39,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small shapes, few repeats: does it run at all?")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads for torch")
     parser.add_argument("--seconds", type=float, default=180, help="that one question may take (default 180)")
+    parser.add_argument("--processor", action="store_true", help="processor time: for a busy machine, with --threads 1")
     parser.add_argument("--into", type=Path, default=Path("out/bench"), help="folder of table and JSON (out/bench)")
     options = parser.parse_args()
     unknown = [name for name in options.questions if name not in QUESTIONS]
@@ -53,6 +54,8 @@ def main() -> int:
         return together(options.questions or list(QUESTIONS), options)
     torch.set_num_threads(options.threads)
     allow(options.seconds)
+    if options.processor:
+        by_processor_time()
     return import_module(f"bench.{options.questions[0]}").run(options)
 
 
