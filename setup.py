@@ -66,9 +66,9 @@ def compile_native(instructions: str, target: Path) -> None:
     compiler = os.environ.get("CXX") or next((name for name in ("c++", "g++", "clang++") if shutil.which(name)), "c++")
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(".unfinished")
-    engine = SOURCES / "engine.cpp"
     command = f"{compiler} {FLAGS} {SETS[instructions]}".split()
-    subprocess.run([*command, str(engine), "-o", str(unfinished)], check=True, timeout=PATIENCE)
+    sources = map(str, sorted(SOURCES.glob("*.cpp")))
+    subprocess.run([*command, *sources, "-o", str(unfinished)], check=True, timeout=PATIENCE)
     unfinished.replace(target)
 
 

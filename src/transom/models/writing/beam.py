@@ -3,11 +3,10 @@
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import pad
 
 from transom.models.writing.job import Job
-from transom.models.writing.largest import largest
-from transom.models.writing.steps import Steps
+from transom.models.writing.largest import continued, filled, whole
+from transom.models.writing.steps import Answer, Steps
 
 Result = tuple[Int[Tensor, "batch token"], Float[Tensor, " batch"]]
 
@@ -58,7 +57,7 @@ class Search:
         self.entries = list(range(len(job.prompt)))  # the prompts that are not finished
         self.finished = [Finished(self.beams) for _ in self.entries]
 
-    def advance(self, logits: Float[Tensor, "batch vocabulary"]) -> tuple[Tensor, Tensor | None, Tensor]:
+    def advance(self, logits: Answer) -> tuple[Tensor, Tensor | None, Tensor]:
         """One token further: the rows to go on with, the prompts among those that are left, and the new tokens."""
         scores, beams, tokens = self.best(logits)
         hits = self.hits(beams, tokens)
@@ -75,19 +74,17 @@ class Search:
         self.tokens = torch.cat([self.tokens[rows], tokens[:, None]], dim=1)
         return rows, entries, tokens
 
-    def best(self, logits: Float[Tensor, "batch vocabulary"]) -> tuple[Tensor, Tensor, Tensor]:
+    def best(self, logits: Answer) -> tuple[Tensor, Tensor, Tensor]:
         """For each prompt the best continuations: their scores, the rows they continue, and their tokens."""
-        log_probabilities = logits.float().log_softmax(dim=1)
+        (entries, times), vocabulary = self.scores.shape, logits.shape[1]
         if self.job.rules.any:
+            log_probabilities = whole(logits).float().log_softmax(dim=1)
             log_probabilities = self.job.rules.applied(log_probabilities, self.tokens, self.real_so_far)
-        entries, times = self.scores.shape
-        wide = log_probabilities.view(entries, times, -1)
-        scores, places = largest(wide, self.scores, self.candidates)
-        if scores.shape[1] < self.candidates:  # a vocabulary smaller than that
-            missing = self.candidates - scores.shape[1]
-            scores, places = pad(scores, (0, missing), value=-torch.inf), pad(places, (0, missing))
+            scores, places = filled(log_probabilities, self.scores, self.candidates)
+        else:
+            scores, places = continued(logits, self.scores, self.candidates)
         first = torch.arange(0, entries * times, times, device=places.device)[:, None]
-        return scores, first + places // wide.shape[2], places % wide.shape[2]
+        return scores, first + places // vocabulary, places % vocabulary
 
     def hits(self, beams: Int[Tensor, "batch any"], tokens: Int[Tensor, "batch any"]) -> Bool[Tensor, "batch any"]:
         """Which continuations end."""

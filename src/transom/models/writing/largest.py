@@ -3,6 +3,9 @@
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
+
+from transom.kernels.packed import Ahead
 
 BLOCK = 64
 FEW = 2**15  # numbers among which a plain search is quicker
@@ -35,8 +38,24 @@ def largest(x: Float[Tensor, "batch token vocabulary"], plus: Float[Tensor, "bat
     return values, places.gather(1, order)
 
 
-def likeliest(logits: Float[Tensor, "batch vocabulary"]) -> Int[Tensor, " batch"]:
+def continued(logits: Float[Tensor, "rows vocabulary"] | Ahead, scores: Float[Tensor, "batch token"], k: int) -> Found:
+    """The k best of score + log-probability for each batch entry, as `largest` gives them."""
+    if isinstance(logits, Ahead):
+        return logits.continued(scores, k)
+    return filled(logits.float().log_softmax(dim=1), scores, k)
+
+
+def filled(x: Float[Tensor, "rows vocabulary"], plus: Float[Tensor, "batch token"], k: int) -> Found:
+    """`largest`, filled up with −∞ where the vocabulary is smaller than that."""
+    values, places = largest(x.view(*plus.shape, -1), plus, k)
+    missing = k - values.shape[1]
+    return (pad(values, (0, missing), value=-torch.inf), pad(places, (0, missing))) if missing else (values, places)
+
+
+def likeliest(logits: Float[Tensor, "batch vocabulary"] | Ahead) -> Int[Tensor, " batch"]:
     """The largest of each row, the first where several are."""
+    if isinstance(logits, Ahead):
+        return logits.likeliest()
     blocks = logits.shape[1] // BLOCK
     if logits.numel() < FEW or blocks < 4:
         return logits.argmax(dim=1)
@@ -47,3 +66,8 @@ def likeliest(logits: Float[Tensor, "batch vocabulary"]) -> Int[Tensor, " batch"
         best = torch.cat([best, logits[:, blocks * BLOCK :]], dim=1)
     place = best.argmax(dim=1)
     return torch.where(place < BLOCK, block * BLOCK + place, (blocks - 1) * BLOCK + place)
+
+
+def whole(logits: Float[Tensor, "batch vocabulary"] | Ahead) -> Float[Tensor, "batch vocabulary"]:
+    """All logits, worked out by now."""
+    return logits.whole() if isinstance(logits, Ahead) else logits

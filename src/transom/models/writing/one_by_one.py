@@ -9,9 +9,9 @@ from torch import Tensor
 from transom.equations.sampling import drawn
 from transom.models.writing.chance import Chance
 from transom.models.writing.job import Job
-from transom.models.writing.largest import likeliest
+from transom.models.writing.largest import likeliest, whole
 from transom.models.writing.page import Page
-from transom.models.writing.steps import Steps
+from transom.models.writing.steps import Answer, Steps
 
 Streamer = Callable[[int, int], object]
 Result = tuple[Int[Tensor, "batch token"], Float[Tensor, " batch"]]
@@ -21,12 +21,7 @@ def written(job: Job, steps: Steps, chance: Chance | None = None, streamer: Stre
     """Each row until it ends, and its score; what has ended leaves the batch."""
     page, logits = opened(job, steps)
     while True:
-        own = logits.log_softmax(dim=1) if job.scored else None
-        if job.rules.any:
-            logits = job.rules.applied(logits, page.so_far, page.real_so_far)
-        tokens = likeliest(logits) if chance is None else drawn(logits, chance.uniform().to(logits.device))
-        if own is not None:
-            page.scores += own.gather(1, tokens[:, None])[:, 0]
+        tokens = chosen(job, page, logits, chance)
         page.write(tokens)
         if streamer is not None:
             tell(streamer, page.rows, tokens)
@@ -44,14 +39,28 @@ def written(job: Job, steps: Steps, chance: Chance | None = None, streamer: Stre
         logits = steps.next(tokens)
 
 
-def opened(job: Job, steps: Steps) -> tuple[Page, Tensor]:
+def chosen(job: Job, page: Page, answer: Answer, chance: Chance | None) -> Int[Tensor, " batch"]:
+    """The next token of each row, by the rules; where scores are wanted, what it adds to them is added."""
+    if chance is None and not job.scored and not job.rules.any:
+        return likeliest(answer)
+    logits = whole(answer)
+    own = logits.log_softmax(dim=1) if job.scored else None
+    if job.rules.any:
+        logits = job.rules.applied(logits, page.so_far, page.real_so_far)
+    tokens = likeliest(logits) if chance is None else drawn(logits, chance.uniform().to(logits.device))
+    if own is not None:
+        page.scores += own.gather(1, tokens[:, None])[:, 0]
+    return tokens
+
+
+def opened(job: Job, steps: Steps) -> tuple[Page, Answer]:
     """The page and the first logits: a prompt is read once, however many sequences are to be drawn after it."""
     logits, times, real = steps.first(), job.settings.num_return_sequences, job.real
     prompt = job.prompt
     if times > 1:
         rows = torch.arange(len(prompt), device=prompt.device).repeat_interleave(times)
         steps.select(rows, rows)
-        prompt, logits, real = prompt[rows], logits[rows], None if real is None else real[rows]
+        prompt, logits, real = prompt[rows], whole(logits)[rows], None if real is None else real[rows]
     return Page(prompt, real, job.longest, job.settings.pad_token_id), logits
 
 

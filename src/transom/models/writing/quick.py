@@ -1,27 +1,23 @@
 """Steps that do not go through the layers' forward passes: the same parameters and equations, unchecked.
 
 The layers check what comes, and keep keys and values for every row of a batch; at every token and layer that takes
-longer than the arithmetic. Here the rows of one prompt (the beams of a search) lie side by side, as queries over common
-keys and values. So nothing is copied when a search changes its mind, and a source is kept once, however many beams
-look at it.
+longer than the arithmetic.
 """
 
-from collections.abc import Callable, Iterable
-from types import SimpleNamespace
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn.modules import module as everywhere
 
 from transom.kernels import door
-from transom.layers import Arrangement, Embedding, Stack
-from transom.models.writing.bare import bare, unembedded
-from transom.models.writing.quick_parts import OwnPast, Source
-from transom.models.writing.rows import Rows
-from transom.models.writing.steps import DecoderSteps, EncoderDecoderSteps, Logits, Steps
+from transom.layers import Embedding, Stack
+from transom.models.writing.native_blocks import native_blocks
+from transom.models.writing.prompted import Prompted
+from transom.models.writing.steps import Answer, DecoderSteps, EncoderDecoderSteps, Steps
+from transom.models.writing.torch_blocks import TorchBlocks
 
 
 class Ends(NamedTuple):
@@ -36,56 +32,35 @@ class QuickSteps:
     """Steps of a model whose prompts are read by its own forward pass, and all that follows without."""
 
     def __init__(self, plain: DecoderSteps | EncoderDecoderSteps, ends: Ends, beams: int) -> None:
-        self.plain, self.embedding, self.stack = plain, ends.embedding, ends.stack
-        self.closing, self.parameter, self.beams = bare(ends.stack.closing), ends.unembedding, beams
+        self.plain, self.ends, self.beams = plain, ends, beams
 
-    def first(self) -> Logits:
-        logits, cache = self.plain.first(), self.plain.cache
-        self.rows = Rows(len(logits), cache.length, self.plain.prompt_real, self.parameter)
-        self.logits = unembedded(self.parameter, len(logits) * self.beams)
-        mask = added(self.plain.source_real, self.parameter)
-        self.parts: list[OwnPast | Source] = []
-        self.blocks: list[Callable[[Tensor], Tensor]] = []
-        for block, kept in zip(cast("Iterable[Arrangement]", self.stack.blocks), cache.blocks, strict=True):
-            K, V = (kept.own.held[name][:, :, : cache.length] for name in ("keys", "values"))
-            own, cross = OwnPast(block.attention, K, V, self.rows, self.beams), None
-            self.parts.append(own)
-            if block.cross is not None and kept.cross.held is not None:
-                cross = Source(block.cross, *kept.cross.held, mask, self.rows)
-                self.parts.append(cross)
-            self.blocks.append(arranged(block, own, cross))
+    def first(self) -> Answer:
+        plain = self.plain
+        short = plain.prompt.shape[1] == 1 and plain.prompt_real is None  # then it needs no reading: it is a step
+        if short:
+            plain.look_at_source()
+        logits = None if short else plain.first()
+        native = native_blocks(self.read())
+        if not isinstance(native, str):
+            self.blocks = native
+            return self.next(plain.prompt[:, 0]) if logits is None else logits
+        logits = plain.first() if logits is None else logits
+        self.blocks = TorchBlocks(self.read())
         return logits
 
-    def next(self, tokens: Int[Tensor, " batch"]) -> Logits:
-        rows, embedding = self.rows, self.embedding
-        kept = rows.unseen()
-        if kept is not None:
-            for part in self.parts:
-                part.keep(kept)
-        rows.step()
-        x = F.embedding(tokens.view(rows.entries, rows.times), embedding.vectors) * embedding.scale
-        x = embedding.positions.embedded(x, rows.at()).flatten(0, 1)
-        for block in self.blocks:
-            x = block(x)
-        return self.logits(self.closing(x))
+    def read(self) -> Prompted:
+        plain, ends = self.plain, self.ends
+        real = plain.prompt_real, plain.source_real
+        return Prompted(ends.stack, ends.unembedding, plain.cache, *real, len(plain.prompt), self.beams)
+
+    def next(self, tokens: Int[Tensor, " batch"]) -> Answer:
+        blocks, embedding = self.blocks, self.ends.embedding
+        at = blocks.step()
+        x = F.embedding(tokens.view(blocks.shape), embedding.vectors) * embedding.scale
+        return blocks.logits(embedding.positions.embedded(x, at).flatten(0, 1))
 
     def select(self, rows: Int[Tensor, " batch"], entries: Int[Tensor, " any"] | None = None) -> None:
-        self.rows.select(rows, entries)
-        if entries is not None:
-            for part in self.parts:
-                part.select(entries)
-
-
-def arranged(block: Arrangement, own: OwnPast, cross: Source | None) -> Callable[[Tensor], Tensor]:
-    """A block by its own equation, over bare parts."""
-    norms = {f"norm_{place}": bare(getattr(block, f"norm_{place}", nn.Identity())) for place in block.normed}
-    equation, parts, feed_forward = type(block).arranged, SimpleNamespace(**norms), bare(block.feed_forward)
-    return lambda x: equation(parts, x, own, cross, feed_forward)  # pyright: ignore[reportArgumentType]
-
-
-def added(real: Bool[Tensor, "batch source"] | None, like: Tensor) -> Float[Tensor, "batch 1 1 source"] | None:
-    """0 for real tokens, −∞ for padding: what is added to the scores."""
-    return None if real is None else like.new_zeros(real.shape).masked_fill(~real, -torch.inf)[:, None, None]
+        self.blocks.select(rows, entries)
 
 
 def quick(plain: DecoderSteps | EncoderDecoderSteps, ends: Ends, beams: int) -> Steps:

@@ -1,27 +1,32 @@
 """A model one step at a time: the logits after the prompt, then after each token."""
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from transom.kernels.packed import Ahead
+from transom.layers import Arrangement
 
 if TYPE_CHECKING:
     from transom.models.decoder import Decoder
     from transom.models.encoder_decoder import EncoderDecoder
 
 Logits = Float[Tensor, "batch vocabulary"]
+Answer = Logits | Ahead
 
 
 @runtime_checkable
 class Steps(Protocol):
     """What greedy writing, sampling and beam search need of a model."""
 
-    def first(self) -> Logits:
+    def first(self) -> Answer:
         """Logits of the token after the prompt."""
         ...
 
-    def next(self, tokens: Int[Tensor, " batch"]) -> Logits:
+    def next(self, tokens: Int[Tensor, " batch"]) -> Answer:
         """Logits of the token after these, one for each row."""
         ...
 
@@ -42,6 +47,9 @@ class DecoderSteps:
         self.model, self.prompt, self.prompt_real = model, prompt, real
         self.real, self.source_real = real, None
         self.cache = model.new_cache()
+
+    def look_at_source(self) -> None:
+        """There is none."""
 
     def first(self) -> Logits:
         return self.logits(self.prompt)
@@ -74,6 +82,14 @@ class EncoderDecoderSteps:
         self.encoded: Tensor | None = model.encoded(source, real)
         self.cache = model.new_cache()
 
+    def look_at_source(self) -> None:
+        """Fill the caches with the source's keys and values."""
+        for block, kept in zip(
+            cast("Iterable[Arrangement]", self.model.decoder.blocks), self.cache.blocks, strict=True
+        ):
+            assert block.cross is not None
+            kept.cross.filled(self.encoded, block.cross.keys_and_values)
+
     def first(self) -> Logits:
         return self.logits(self.prompt)
 
@@ -98,10 +114,10 @@ class SlidingSteps:
         self.tokens, self.real = plain.prompt, plain.prompt_real
         self.length = self.tokens.shape[1]
 
-    def first(self) -> Logits:
+    def first(self) -> Answer:
         return self.steps.first()
 
-    def next(self, tokens: Int[Tensor, " batch"]) -> Logits:
+    def next(self, tokens: Int[Tensor, " batch"]) -> Answer:
         self.length += 1
         self.tokens = torch.cat([self.tokens, tokens[:, None]], dim=1)[:, -self.longest :]
         if self.real is not None:
