@@ -40,7 +40,7 @@ class Server:
 
     def __init__(self, *args: str) -> None:
         command = [sys.executable, "-m", "transom", "serve", "--port", "0", "--json", *args]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         parts = urlsplit(json.loads(self.process.stdout.readline())["address"])
         assert parts.port is not None

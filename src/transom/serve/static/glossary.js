@@ -3,7 +3,8 @@
 import { get } from "./api.js";
 import { make } from "./words.js";
 
-const OWN = { attention: "each token looks at others and gathers something from each; one attention is one such step of the model, with several heads", norm: "how long the vector is that an arrow really carries: its weight times what the value becomes; a thick arrow may carry almost nothing", "knock-out": "the model runs again without an arrow: what changes in its output is what the arrow was for", sink: "a token, often the first, that many rows look at when they look for nothing in particular" };
+// Two words that the page uses and the lessons do not, or not in this sense.
+const OWN = { attention: "each token looks at others and gathers something from each; one attention is one such step of the model, with several heads", norm: "how long the vector is that an arrow really carries: its weight times what the value becomes; a thick arrow may carry almost nothing" };
 const WORDS = { ...await get("/api/glossary").catch(() => ({})), ...OWN };
 
 const tip = make("div", { id: "tip", role: "tooltip", hidden: true });

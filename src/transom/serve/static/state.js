@@ -44,8 +44,11 @@ export const attention = () => open.run?.attentions[state.now.attention] ?? null
 export const rowWords = (one = attention()) => (one?.role === "cross" || one?.role === "decoder") && open.run.targets.length ? open.run.targets : open.run?.tokens ?? [];
 export const keyWords = (one = attention()) => one?.role === "decoder" && open.run.targets.length ? open.run.targets : open.run?.tokens ?? [];
 
-// What a row makes the model write next, where it does.
-export const nextWord = (row, one = attention()) => (open.run?.written.length && one?.queries === open.run.written.length && one.role !== "encoder" ? open.run.written[row] : undefined);
+// The token that comes after a row, where rows predict; of a text that was only read, the last one's is not known.
+export const nextWord = (row, one = attention()) => {
+  const written = open.run?.written ?? [], predicts = written.length && one && one.role !== "encoder" && one.queries - written.length in [0, 1];
+  return predicts ? written[row] : undefined;
+};
 
 export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
