@@ -18,7 +18,7 @@ from setuptools.command.build_ext import build_ext
 SOURCES = Path("src/transom/kernels/native")
 FLAGS = "-O3 -std=c++17 -fPIC -shared -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=fast -w"
 ON_X86 = {"avx512": "-mavx512f -mavx512vl -mavx512dq -mavx512bw -mavx2 -mfma", "avx2": "-mavx2 -mfma"}
-PATIENCE = 600  # seconds for one library: a compiler that hangs shall not keep anyone from the rest
+PATIENCE = 300  # seconds for one library: a compiler that hangs shall not keep anyone from the rest
 SETS = {**(ON_X86 if platform.machine() in ("x86_64", "AMD64") else {}), "generic": ""}
 
 
