@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import transom
 from transom.equations.masks import Causal, Mask
@@ -126,6 +127,13 @@ assert len(turns) > 1
 assert torch.equal(transom.attend(Q, K, V), first)
 """
 
+LEAN = """
+import sys, torch, transom
+Q, K, V = (torch.randn(2, 3, 37, 19, requires_grad=True) for _ in range(3))
+transom.attend(Q, K, V, causal=True).sum().backward()
+assert "torch._dynamo" not in sys.modules
+"""
+
 COMPILED = """
 import torch, transom
 Q, K, V = (torch.randn(2, 3, 37, 19, requires_grad=True) for _ in range(3))
@@ -177,10 +185,11 @@ for sizes in ((2, 37), (3, 61), (5, 7)):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
-    [FORKED, INTERRUPTED, COMPILED, COMPILED_ONCE, EXPORTED],
+    [FORKED, INTERRUPTED, LEAN, COMPILED, COMPILED_ONCE, EXPORTED],
     ids=[
         "a forked process goes on alone",
         "an interrupt is answered",
+        "uncompiled, it does not load the compiler",
         "compiled, it is one graph",
         "compiled for any sizes, it is one graph",
         "exported, saved and loaded, it is one operator",
@@ -228,6 +237,15 @@ def test_without_a_library_native_says_so_and_auto_goes_on(monkeypatch, tmp_path
         "the native engine was asked for, but it is not built here; pip install builds it where there is a C++"
         " compiler; TRANSOM_ENGINE=torch works everywhere"
     )
+
+
+@needed
+def test_tensors_that_are_made_up_go_through_the_operators(monkeypatch):
+    monkeypatch.setenv("TRANSOM_ENGINE", "native")
+    with FakeTensorMode():
+        Q, K, V = torch.empty(2, 6, 37, 19), torch.empty(2, 3, 41, 19), torch.empty(2, 3, 41, 23)
+        found = transom.attend(Q.bfloat16(), K.bfloat16(), V.bfloat16(), causal=True)
+    assert (type(found).__name__, found.shape, found.dtype) == ("FakeTensor", (2, 6, 37, 23), torch.bfloat16)
 
 
 @needed
