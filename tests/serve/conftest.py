@@ -1,4 +1,4 @@
-"""One browser and one server for all tests of the page."""
+"""A browser and a server for each file of tests: a browser that stays open is in the way of asyncio elsewhere."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from serve.browsing import CHROMIUM, QUIET, Served
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser():
     if CHROMIUM is None:
         pytest.skip("there is no Chromium on this machine")
@@ -17,7 +17,7 @@ def browser():
         opened.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def server(browser):
     found = Served()
     yield found
