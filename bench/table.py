@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bench.measure import MiB
-from bench.peers import version
+from bench.peers import PACKAGES, version
 
 ALIKE = 0.05  # a difference of less is called none: the machine's own noise is of that size
 
@@ -26,12 +26,18 @@ class Row:
     def version(self) -> str:
         return version(self.peer)
 
+    def named(self) -> str:
+        """The peer with its version; with its package too, where that has another name."""
+        package = PACKAGES[self.peer]
+        same = package.replace("-", "") == self.peer.lower()
+        return f"{self.peer} {self.version}" if same else f"{self.peer} ({package} {self.version})"
+
     def words(self) -> str:
         """Who wins, and by how much; or why it is not known."""
         if self.ours is None or self.theirs is None:
             return f"not measured: {self.note}"
         less, more = sorted((self.ours, self.theirs))
-        better = "smaller" if self.unit.startswith(("MiB", "packages")) else "quicker"
+        better = {"MiB": "smaller", "packages": "fewer"}.get(self.unit.split()[0], "quicker")
         if less == 0 or more / less < 1 + ALIKE:
             found = "alike"
         else:
@@ -52,7 +58,7 @@ def number(value: float | None) -> str:
 def markdown(rows: list[Row]) -> str:
     lines = ["| question | case | peer | unit | Transom | peer's | in words |", "|---|---|---|---|---:|---:|---|"]
     for row in rows:
-        cells = (row.question, row.case, f"{row.peer} {row.version}", row.unit, number(row.ours), number(row.theirs))
+        cells = (row.question, row.case, row.named(), row.unit, number(row.ours), number(row.theirs))
         lines.append(f"| {' | '.join(cells)} | {row.words()} |")
     return "\n".join(lines)
 
@@ -120,14 +126,18 @@ def pages(result: dict[str, Any]) -> Iterator[Row]:
 
 
 def training(result: dict[str, Any]) -> Iterator[Row]:
+    """Each precision beside its like."""
     times, peaks = result["milliseconds"], result["peak_MiB"]
     rows, length = result["batch"]
-    for low in ("", ", bfloat16"):
-        case, ours = f"a step of {rows} pairs of {length} tokens{low}", f"Transom{low}"
-        for peer in ("nn.Transformer", "Marian", *(() if low else ("JoeyNMT",))):
-            why = "" if peer + low in times else "not installed"
-            yield Row("training", case, peer, "ms", times[ours], times.get(peer + low), why)
-            yield Row("training", case, peer, "MiB at the peak", peaks[ours], peaks.get(peer + low), why)
+    for more in ("", ", bfloat16"):
+        case = f"a step of {rows} pairs of {length} tokens{more}"
+        for peer in ("nn.Transformer", "Marian", "JoeyNMT"):
+            name, own = peer + more, f"Transom{more}"
+            if own not in times or (more and name not in times):
+                continue
+            why = "" if name in times else "not installed"
+            yield Row("training", case, peer, "ms", times[own], times.get(name), why)
+            yield Row("training", case, peer, "MiB at the peak", peaks[own], peaks.get(name), why)
 
 
 def generation(result: dict[str, Any]) -> Iterator[Row]:

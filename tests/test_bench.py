@@ -110,6 +110,27 @@ def test_words_say_who_wins_by_how_much_and_why_nothing_is_known():
     assert missing.theirs is None
 
 
+def test_a_peer_is_named_with_its_version_and_its_package_if_that_has_another_name(monkeypatch):
+    monkeypatch.setattr(table, "version", lambda peer: "7.5")
+    named = [table.Row("", "", peer, "ms", 1.0, 2.0).named() for peer in ("TransformerLens", "SDPA", "llama.cpp")]
+    assert named == ["TransformerLens 7.5", "SDPA (torch 7.5)", "llama.cpp (cyllama 7.5)"]
+
+
+def test_each_precision_of_training_stands_beside_its_like():
+    rows = [row for row in table.rows_of("training", ANSWERS["training"]) if row.unit == "ms"]
+    assert [(row.peer, row.case.split(", ")[1:], row.ours, row.theirs) for row in rows] == [
+        ("nn.Transformer", [], 3.0, 6.0),
+        ("Marian", [], 3.0, None),
+        ("JoeyNMT", [], 3.0, None),
+        ("Marian", ["bfloat16"], 2.0, 5.0),
+    ]
+
+
+def test_packages_are_fewer():
+    rows = [row for row in table.rows_of("startup", ANSWERS["startup"]) if row.unit == "packages"]
+    assert rows[0].words() == "Transom 2.20 times fewer"
+
+
 def test_seconds_are_the_best_and_bytes_are_mebibytes():
     rows = [row for row in table.rows_of("watching", ANSWERS["watching"]) if row.peer == "Hugging Face eager"]
     assert [(row.unit, row.ours, row.theirs) for row in rows] == [("s", 2.0, 7.0), ("MiB at the peak", 2.0, 26.0)]
