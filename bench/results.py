@@ -20,7 +20,7 @@ from bench.curves import means
 from bench.measure import note
 from transom.run.evaluate import evaluate
 from transom.run.journal import read as read_log
-from transom.run.progress import shown
+from transom.run.progress import shown, spoken
 from transom.run.recipe import Recipe, read
 from transom.run.train import LOG, MODEL, train
 from transom.run.training import Callback, Step, Training
@@ -173,7 +173,8 @@ def table() -> str:
         if file.exists():
             figures = json.loads(file.read_text(encoding="utf-8"))
             here = f"{result.measure} **{figures['measures'][result.measure]:.4g}**"
-            took = f"{figures['seconds'] / 60:.0f} min, {figures['threads']} threads"
+            threads = "one thread" if figures["threads"] == 1 else f"{figures['threads']} threads"
+            took = f"{spoken(float(figures['seconds']))}, {threads}"
             recipe = f"`{Path(result.recipe).name}`, [curve](curves/{name}.svg)"
             lines.append(f"| {result.what} | {recipe} | {result.judged_on} | {result.published} | {here} | {took} |")
     return "\n".join(lines)

@@ -1,0 +1,29 @@
+"""docs/results.md says what the kept figures say, and nothing else."""
+
+import json
+
+import pytest
+from bench import results
+
+from transom.run.recipe import read
+
+
+def test_the_table_is_the_one_that_the_command_writes():
+    page = results.PAGE.read_text(encoding="utf-8")
+    assert page.count(results.BEGIN) == page.count(results.END) == 1
+    assert page.partition(results.BEGIN)[2].partition(results.END)[0].strip() == results.table()
+
+
+def test_the_table_has_a_row_for_every_result_that_is_kept():
+    names = [name for name in results.RESULTS if (results.CURVES / f"{name}.json").exists()]
+    assert len(results.table().splitlines()) == 2 + len(names)
+    assert names
+    for name in names:
+        figures = json.loads((results.CURVES / f"{name}.json").read_text(encoding="utf-8"))
+        assert results.RESULTS[name].measure in figures["measures"]
+        assert (results.CURVES / f"{name}.svg").exists()
+
+
+@pytest.mark.parametrize("name", results.RESULTS)
+def test_every_result_names_a_recipe_that_can_be_read(name):
+    assert read(results.ROOT / results.RESULTS[name].recipe, []).folder.startswith("out/")
