@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from bench import results
 
+from bench import results
 from transom.run.recipe import read
 
 
