@@ -3,7 +3,7 @@
 import { get, stream, tile } from "./api.js";
 import { Beside } from "./beside.js";
 import { table } from "./colours.js";
-import { labels, ticks } from "./maplabels.js";
+import { labels, numbers, ticks } from "./maplabels.js";
 import { attempt, attention, keyWords, rowWords, say, state } from "./state.js";
 import { make, number, shown, signs } from "./words.js";
 
@@ -29,13 +29,14 @@ class AttentionMap extends HTMLElement {
     this.logs = make("input", { type: "checkbox", id: "logs", onchange: () => this.ask() });
     this.find = make("input", { id: "find", size: 12, placeholder: "a token", oninput: () => this.search() });
     this.found = make("ul", { class: "list", "aria-label": "Places" });
+    this.listed = make("h2", {}, "Strongest arrows");
     this.signs = make("p", { class: "hint" });
     this.other = new Beside();
     this.against = make("select", { "aria-label": "Compare with", onchange: () => this.compare() });
     const button = (label, title, act) => make("button", { "aria-label": title, title, onclick: act }, label);
     this.replaceChildren(make("div", { class: "card" }, make("div", { class: "row" }, button("+", "Zoom in", () => this.zoom(2)), button("−", "Zoom out", () => this.zoom(0.5)), button("all", "The whole map", () => this.whole()), this.pool,
       make("label", {}, this.sink, " ", make("dfn", { "data-word": "sink" }, "first token"), " shown"), make("label", {}, this.logs, " log scale"), make("label", {}, "compare with ", this.against), this.legend()), this.waiting,
-      make("div", { class: "beside" }, make("div", {}, this.canvas, this.said, this.signs), make("div", {}, make("label", { for: "find" }, "Find "), this.find, make("h2", {}, "Strongest arrows"), this.found))), this.other.place);
+      make("div", { class: "beside" }, make("div", {}, this.canvas, this.said, this.signs), make("div", {}, make("label", { for: "find" }, "Find "), this.find, this.listed, this.found))), this.other.place);
     this.listen();
   }
 
@@ -180,9 +181,17 @@ class AttentionMap extends HTMLElement {
     [this.fresh, this.late] = [0, false];
     for (let coarse = this.top; coarse >= level; coarse -= 1) this.drawLevel(pen, coarse, coarse === level);
     pen.restore();
+    this.outline(pen);
     if (this.late) this.ask();
     if (this.scale >= LABELS_FROM) labels(this, pen, this.scale < NUMBERS_FROM); else ticks(this, pen);
     this.placing ??= setTimeout(() => { this.placing = null; if (this.isConnected) state.set({ x: Math.round(this.x * 10) / 10, y: Math.round(this.y * 10) / 10, zoom: Math.round(this.scale * 1e4) / 1e4 }); }, PLACE_PAUSE);
+  }
+
+  // Where the map ends: what is white may be a weight of 0, or nothing at all.
+  outline(pen) {
+    const seen = this.window();
+    pen.strokeStyle = getComputedStyle(this).getPropertyValue("--line");
+    pen.strokeRect(this.px(seen.left) + 0.5, this.py(seen.upper) + 0.5, (seen.right - seen.left) * this.scale - 1, (seen.lower - seen.upper) * this.scale - 1);
   }
 
   window() {
@@ -201,7 +210,7 @@ class AttentionMap extends HTMLElement {
           const image = this.imaged(found);
           if (!image) { this.late = true; continue; }
           pen.drawImage(image, this.px(found.keys[0]), this.py(found.rows[0]), found.shape[1] * found.side * this.scale, found.shape[0] * found.side * this.scale);
-          if (wanted && level === 0 && this.scale >= NUMBERS_FROM) this.numbers(pen, found, seen);
+          if (wanted && level === 0 && this.scale >= NUMBERS_FROM) numbers(this, pen, found);
         } else if (!found && wanted) this.fetch(level, row, column, name);
       }
     }
@@ -223,6 +232,12 @@ class AttentionMap extends HTMLElement {
     } catch (error) { tiles.delete(name); if (error.name !== "AbortError") attempt(() => { throw error; }); }
   }
 
+  // Where a weight stands on the scale of colours, from 0 to 1.
+  get share() {
+    if (this.signed) return (value) => (value + 1) / 2;
+    return this.logs.checked ? (value) => 1 + Math.log10(Math.max(value, 1e-6)) / 6 : (value) => value ** 0.6;
+  }
+
   // A tile as pixels, once for each way of colouring; nothing yet where many are new, so that no frame takes long.
   imaged(found) {
     const logs = this.logs.checked, { signed } = this, colours = signed ? SIGNED : COLOURS, way = `${logs} ${signed}`;
@@ -230,24 +245,11 @@ class AttentionMap extends HTMLElement {
     if (this.fresh === NEW_TILES) return null;
     this.fresh += 1;
     const [rows, columns] = found.shape, image = new OffscreenCanvas(columns, rows), pen = image.getContext("2d"), pixels = pen.createImageData(columns, rows);
-    const share = signed ? (value) => (value + 1) / 2 : logs ? (value) => 1 + Math.log10(Math.max(value, 1e-6)) / 6 : (value) => value ** 0.6;
-    const painted = new Uint32Array(pixels.data.buffer), { numbers } = found;
-    for (let i = 0; i < numbers.length; i += 1) painted[i] = colours[Math.round(255 * Math.min(1, Math.max(0, share(numbers[i]))))];
+    const { share } = this, painted = new Uint32Array(pixels.data.buffer), values = found.numbers;
+    for (let i = 0; i < values.length; i += 1) painted[i] = colours[Math.round(255 * Math.min(1, Math.max(0, share(values[i]))))];
     pen.putImageData(pixels, 0, 0);
     found.image.set(way, image);
     return image;
-  }
-
-  numbers(pen, found, seen) {
-    pen.font = "12px system-ui";
-    pen.textAlign = "center";
-    for (let row = Math.max(found.rows[0], Math.floor(seen.upper)); row < Math.min(found.rows[1], seen.lower); row += 1) {
-      for (let key = Math.max(found.keys[0], Math.floor(seen.left)); key < Math.min(found.keys[1], seen.right); key += 1) {
-        const value = found.numbers[(row - found.rows[0]) * found.shape[1] + key - found.keys[0]];
-        pen.fillStyle = value ** 0.6 > 0.6 ? "#ffffff" : "#101418";
-        pen.fillText(value.toFixed(3), this.px(key + 0.5), this.py(row + 0.5) + 4);
-      }
-    }
   }
 
   // What is under a point, in words.
@@ -283,7 +285,10 @@ class AttentionMap extends HTMLElement {
     say(`${places.length} places`);
   }
 
-  list(places) { this.found.replaceChildren(...places.map(([row, key, words]) => make("li", {}, make("button", { onclick: () => this.go(row, key) }, words)))); }
+  list(places) {
+    this.listed.textContent = this.find.value.trim() ? "Places found" : "Strongest arrows";
+    this.found.replaceChildren(...places.map(([row, key, words]) => make("li", {}, make("button", { onclick: () => this.go(row, key) }, words))));
+  }
 }
 
 const COLOURS = table(false), SIGNED = table(true);

@@ -1,7 +1,22 @@
 // What stands beside a map: the tokens of its rows and columns, or their numbers where there is no room for words.
 
+import { cell } from "./colours.js";
 import { keyWords, rowWords } from "./state.js";
 import { shown } from "./words.js";
+
+// Single weights in their cells, in the ink that stands out there.
+export function numbers(map, pen, found) {
+  const seen = map.window(), { share } = map;
+  pen.font = "12px system-ui";
+  pen.textAlign = "center";
+  for (let row = Math.max(found.rows[0], Math.floor(seen.upper)); row < Math.min(found.rows[1], seen.lower); row += 1) {
+    for (let key = Math.max(found.keys[0], Math.floor(seen.left)); key < Math.min(found.keys[1], seen.right); key += 1) {
+      const value = found.numbers[(row - found.rows[0]) * found.shape[1] + key - found.keys[0]];
+      pen.fillStyle = cell(share(value), map.signed).ink;
+      pen.fillText(value.toFixed(3), map.px(key + 0.5), map.py(row + 0.5) + 4);
+    }
+  }
+}
 
 export function labels(map, pen, slanted) {
   const seen = map.window(), [rows, keys] = [rowWords(), keyWords()], style = getComputedStyle(map);
@@ -21,7 +36,7 @@ export function labels(map, pen, slanted) {
 }
 
 export function ticks(map, pen) {
-  const seen = map.window(), step = 10 ** Math.ceil(Math.log10(70 / map.scale)), style = getComputedStyle(map);
+  const seen = map.window(), least = 70 / map.scale, tens = 10 ** Math.floor(Math.log10(least)), step = tens * [1, 2, 5, 10].find((one) => one * tens >= least), style = getComputedStyle(map);
   pen.font = "12px system-ui";
   pen.textAlign = "right";
   pen.fillStyle = style.getPropertyValue("--from");
