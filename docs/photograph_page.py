@@ -41,8 +41,9 @@ def main() -> None:
             )
             page.click("#tab-map")
             page.wait_for_timeout(2000)
-            part = {"x": 0, "y": 430, "width": 1100, "height": 740}
-            page.screenshot(path=FOLDER / "serve-map.png", clip=part, full_page=True)
+            page.screenshot(
+                path=FOLDER / "serve-map.png", clip={"x": 0, "y": 430, "width": 1100, "height": 740}, full_page=True
+            )
             browser.close()
     finally:
         server.terminate()
