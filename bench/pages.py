@@ -20,9 +20,8 @@ from bench.watching import free
 
 SIZES = {"heads": 12, "d_model": 768}
 LENGTHS = [512, 1024, 2048]
-A_WEIGHT = (
-    100  # bytes of memory that BertViz takes for each, roughly: a number in a list, its text, that text in a page
-)
+# Bytes of memory that BertViz takes for a weight, roughly: a number in a list, its text, that text in a page.
+A_WEIGHT = 160
 
 
 def ours(sizes: dict[str, Any]) -> dict[str, Any]:
