@@ -48,6 +48,7 @@ def on_a_terminal(monkeypatch, answer):
     monkeypatch.setattr("builtins.input", answer)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "72")
 
 
 def raising(error):
@@ -68,7 +69,7 @@ def test_a_lesson_can_be_left(monkeypatch, capsys, answer, code, end):
     assert main(["learn", "1"]) == code
     out, err = capsys.readouterr()
     assert shipped(1).title in out.splitlines()[0]
-    assert len(out.splitlines()) == 1 + len(next(pages(shipped(1))).lines)
+    assert len(out.splitlines()) == 1 + len(next(pages(shipped(1))).fitted(72))
     assert err == f"Enter for the next step, q to stop {end}"
 
 
