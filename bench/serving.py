@@ -158,6 +158,7 @@ def run(options: Namespace) -> int:
         note(f"{clients} clients for {seconds:.0f} s")
         result["load"] = asyncio.run(visits(server, tokens, clients, seconds))
         result["end s"] = round(server.close(), 2)
+    result["longer"] = longer(4 * tokens)
     wrong = complaints(result)
     if options.json:
         print_json(result | {"wrong": wrong})
@@ -166,6 +167,17 @@ def run(options: Namespace) -> int:
             print(f"{name:<18} {json.dumps(value)}")
         print("\n".join(wrong) or "every bar is held")
     return 1 if wrong else 0
+
+
+def longer(tokens: int) -> dict[str, Any]:
+    """A head four times as long: its first overview, and a fresh tile of each level."""
+    with tempfile.TemporaryDirectory() as folder:
+        note(f"a head of {tokens} tokens")
+        server = Server(str(long_trace(Path(folder), tokens)))
+        first = round(server.timed("/api/runs/1/0/overview"), 2)
+        found = {"tokens": tokens, "first overview s": first, "tile ms": zooms(server, tokens)}
+        server.close()
+    return found
 
 
 def complaints(result: dict[str, Any]) -> list[str]:
