@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import transom
-from bench.measure import MiB, Work, interleaved, machine, note, peak_memory, print_json
+from bench.measure import SHARE, MiB, Work, free, interleaved, machine, note, peak_memory, print_json
 
 SHAPES = [(8, 8, 128, 64), (1, 12, 512, 64), (1, 12, 2048, 64), (1, 8, 4096, 128), (1, 12, 8192, 64)]
-EAGER_NUMBERS = 2**29  # more weights than this are not held: 2 GiB, several times over
+HELD = {"eager": 4, "eager + statistics": 6}  # how often each holds a tensor of the weights' size at its peak
 LONG = (1, 1, 32_768, 64)
 MEMORY_BAR = 1024 * MiB
 
@@ -79,7 +79,7 @@ CONTENDERS = {"sdpa": sdpa, "attend": attend, "sight": sight, "eager": eager, "e
 
 
 def fits(name: str, shape: tuple[int, ...]) -> bool:
-    return not name.startswith("eager") or shape[0] * shape[1] * shape[2] ** 2 <= EAGER_NUMBERS
+    return 4 * shape[0] * shape[1] * shape[2] ** 2 * HELD.get(name, 0) <= SHARE * free()
 
 
 def compared(shape: tuple[int, ...], causal: bool, quick: bool) -> dict[str, object]:

@@ -141,9 +141,7 @@ COMPARISONS = {
         ),
         {kind: f"model.positions={kind}" for kind in POSITIONS},
         translates_by_length,
-        (
-            "Share of sequences turned round without a mistake, by length. It learned from up to 12 digits.",
-        ),
+        ("Share of sequences turned round without a mistake, by length. It learned from up to 12 digits.",),
         data=digits,
         drawn="right_by_length",
         across="digits",

@@ -14,6 +14,7 @@ import torch
 
 Work = Callable[[], object]
 MiB = 2**20
+SHARE = 0.8  # of the free memory that a contender may be expected to take
 _until = float("inf")  # when the question's time is up
 _clock = time.perf_counter
 
@@ -53,6 +54,12 @@ def interleaved(contenders: dict[str, Work], repeats: int, seconds: float) -> di
             work()
             times[name].append(_clock() - start)
     return {name: {"best": min(all_), "median": sorted(all_)[len(all_) // 2]} for name, all_ in times.items()}
+
+
+def free() -> int:
+    """Bytes that could be had without swapping."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(lines["MemAvailable"].split()[0]) * 1024
 
 
 def resident() -> tuple[int, int]:

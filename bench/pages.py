@@ -14,9 +14,8 @@ import sys
 from argparse import Namespace
 from typing import Any
 
-from bench.measure import MiB, left, machine, note, print_json
+from bench.measure import SHARE, MiB, free, left, machine, note, print_json
 from bench.peers import ROOT, Absent, asked, last_words, present
-from bench.watching import free
 
 SIZES = {"heads": 12, "d_model": 768}
 LENGTHS = [512, 1024, 2048]
@@ -34,7 +33,7 @@ def ours(sizes: dict[str, Any]) -> dict[str, Any]:
 
 def bertviz(sizes: dict[str, Any]) -> dict[str, Any]:
     weights = sizes["heads"] * sizes["tokens"] ** 2
-    if weights * A_WEIGHT > 0.8 * free():
+    if weights * A_WEIGHT > SHARE * free():
         return {
             "not run": f"{weights:,} weights as text would take about {weights * A_WEIGHT / 2**30:.0f} GiB of memory"
         }

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from bench.measure import MiB, interleaved, left, machine, note, peak_memory, print_json
+from bench.measure import SHARE, MiB, free, interleaved, left, machine, note, peak_memory, print_json
 from bench.peers import Absent, last_words, present, python
 from bench.watched_by import CONTENDERS, gpt2, text, unwatched, watched
 
@@ -32,7 +32,6 @@ QUICK = {"tokens": 256, "layers": 2, "d_model": 96, "heads": 3}
 TIME_BAR, STATISTICS_BAR = 1.05, 0.6
 HOLD_WEIGHTS = ("Hugging Face eager", "TransformerLens", "nnsight")
 ELSEWHERE = ("TransformerLens", "nnsight")  # contenders that may need another python
-SHARE = 0.8  # of the free memory that a contender may be expected to take
 A_PROCESS = 15  # seconds that one at 2,048 tokens may be expected to take
 
 
@@ -91,12 +90,6 @@ def one(contender: str, sizes: dict[str, Any]) -> dict[str, Any]:
     if done.returncode:
         return {"not run": f"it ended with {last_words(done.stderr, done.returncode)}"}
     return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def free() -> int:
-    """Bytes that could be had without swapping."""
-    lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-    return int(lines["MemAvailable"].split()[0]) * 1024
 
 
 def compared(sizes: dict[str, Any]) -> dict[str, Any]:
