@@ -115,6 +115,7 @@ from transom.kernels import library
 library.NUMBERS_AT_ONCE = 2**24
 Q, K, V = torch.randn(3, 1, 2, 2048, 32)
 first = transom.attend(Q, K, V)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job is born deaf to it
 turns, run = [], library.in_turns
 library.in_turns = lambda *given: (turns.append(turn) or turn for turn in run(*given))
 threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -198,7 +199,8 @@ for sizes in ((2, 37), (3, 61), (5, 7)):
 def test_in_a_process_of_its_own(code):
     """Where neither the threads of the tests nor their shape checks are in the way."""
     environment = {**os.environ, "TRANSOM_ENGINE": "native"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
 
 
