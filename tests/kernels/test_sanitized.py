@@ -8,7 +8,7 @@ import pytest
 
 from transom.kernels.library import FOLDER, LANES
 
-DRIVER = Path(__file__).parent / "native" / "driver.cpp"
+DRIVERS = Path(__file__).parent / "native"
 FLAGS = (
     "-std=c++17 -O1 -g -Wall -Wextra -Werror -Wno-maybe-uninitialized -fno-math-errno -fno-trapping-math"
     " -ffp-contract=fast -DTRANSOM_STD_THREADS -pthread -fno-sanitize-recover=all"
@@ -19,14 +19,19 @@ SETS = {"avx512": "-mavx512f -mavx512vl -mavx512dq -mavx512bw -mavx2 -mfma", "av
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ here")
 @pytest.mark.parametrize(("sanitizers", "instructions"), [("address,undefined", "widest"), ("thread", "generic")])
-def test_all_passes_on_buffers_of_exact_size(sanitizers, instructions, tmp_path, builds):
+@pytest.mark.parametrize(
+    ("driver", "cases"),
+    [("driver.cpp", 16), ("writing_driver.cpp", 5)],
+    ids=["all passes of attention", "steps of writing"],
+)
+def test_on_buffers_of_exact_size(driver, cases, sanitizers, instructions, tmp_path, builds):
     if instructions == "widest":
         if not builds:
             pytest.skip("the native engine is not built here, so its instruction set is not known")
         instructions = next(iter(builds))
     program = tmp_path / "driver"
     command = ["g++", *FLAGS.split(), *SETS[instructions].split(), f"-fsanitize={sanitizers}", f"-I{FOLDER}"]
-    subprocess.run([*command, str(DRIVER), "-o", str(program)], check=True)
+    subprocess.run([*command, str(DRIVERS / driver), "-o", str(program)], check=True)
     done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"16 cases, {LANES[instructions]} lanes: alike for one and three threads\n"
+    assert done.stdout == f"{cases} cases, {LANES[instructions]} lanes: alike for one and three threads\n"
