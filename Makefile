@@ -57,11 +57,11 @@ $(FOR_WORK): pyproject.toml constraints.txt $(NATIVE)
 	@touch $@ $(FOR_RUN)
 
 # JoeyNMT wants a protobuf of 2022 that nothing else here works with, so it comes without its requirements.
-$(PEERS)/.ready: bench/peers.txt constraints.txt
+$(PEERS)/.ready: bench/peers/requirements.txt constraints.txt
 	@echo "[1/3] making $(PEERS)" >&2; $(PYTHON) -m venv $(PEERS)
 	@echo "[2/3] installing torch once more (about 200 MB as a CPU build)" >&2; $(call peer_pip,torch)
 	@echo "[3/3] installing TransformerLens, nnsight, BertViz, captum, llama.cpp, JoeyNMT" >&2
-	@$(call peer_pip,-r bench/peers.txt); $(call peer_pip,--no-deps joeynmt==2.3.0)
+	@$(call peer_pip,-r bench/peers/requirements.txt); $(call peer_pip,--no-deps joeynmt==2.3.0)
 	@touch $@
 
 # pip warns about every find-links folder that is not there; nothing else it says is hidden.

@@ -1,4 +1,4 @@
-"""`python -m bench [QUESTION …]`: each question is a file, measured side by side with the peers in one run.
+"""`python -m bench [QUESTION …]`: each question is a file of `questions/`, measured side by side with the peers.
 
 One question alone prints its own table. Several, or all of them, run one after the other, each in a process of its own;
 their answers come together as one table (bench.md) and one JSON document (bench.json) in `out/bench`.
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from bench.measure import allow, by_processor_time
-from bench.together import together
+from bench.measuring.instruments import allow, by_processor_time
+from bench.measuring.together import together
 
 QUESTIONS = {
     "attention": "What does attention cost, and what does it cost to look into it?",
@@ -56,7 +56,7 @@ def main() -> int:
     allow(options.seconds)
     if options.processor:
         by_processor_time()
-    return import_module(f"bench.{options.questions[0]}").run(options)
+    return import_module(f"bench.questions.{options.questions[0]}").run(options)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.measure import note
+from bench.measuring.instruments import note
 from transom.layers.positions import POSITIONS
 from transom.models import Decoder, EncoderDecoder
 from transom.run.examples import learned_and_held_out

@@ -12,8 +12,8 @@ import warnings
 
 import torch
 
-from bench.peers import PACKAGES, ROOT, last_words, python, version
-from bench.probes import PEERS
+from bench.peers.environment import PACKAGES, ROOT, last_words, python, version
+from bench.peers.probes import PEERS
 
 
 def tried(name: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from bench.curves import means
-from bench.measure import note
+from bench.measuring.instruments import note
 from transom.run.evaluate import evaluate
 from transom.run.journal import read as read_log
 from transom.run.progress import shown, spoken

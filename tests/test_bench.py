@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-table = pytest.importorskip("bench.table", reason="the bench is beside the tests, in the repository")
-peers = import_module("bench.peers")
-together = import_module("bench.together")
+table = pytest.importorskip("bench.measuring.table", reason="the bench is beside the tests, in the repository")
+peers = import_module("bench.peers.environment")
+together = import_module("bench.measuring.together")
 questions = import_module("bench.__main__").QUESTIONS
-installed = import_module("bench.installed")
+installed = import_module("bench.peers.installed")
 
+ROOT = Path(__file__).parents[1]
 SIDE = {"Transom": 2.0, "Hugging Face": 6.0, "CTranslate2": 1.0}
 ANSWERS = {
     "attention": {
@@ -77,7 +78,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("question", questions)
 def test_a_question_has_its_file_and_says_how_it_is_asked(question):
-    told = (Path(table.__file__).with_name(f"{question}.py")).read_text(encoding="utf-8")
+    told = (ROOT / f"bench/questions/{question}.py").read_text(encoding="utf-8")
     assert f"python -m bench {question}" in told
     assert "def run(options: Namespace) -> int:" in told
 
@@ -182,7 +183,7 @@ def test_what_a_package_brings_is_counted_beyond_torch():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["PyTorch", "Hugging Face", "Transom"])
 def test_the_page_of_peers_shows_what_is_printed(name):
-    page = (Path(table.__file__).parents[1] / "docs/compare.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/compare.md").read_text(encoding="utf-8")
     for what, came in import_module("bench.features").tried(name).items():
         assert masked(f"  {what:<36}{came}\n") in masked(page)
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 def cost():
     sys.path.insert(0, str(ROOT))
     try:
-        from bench import cost
+        from bench.questions import cost
     finally:
         sys.path.remove(str(ROOT))
     return cost

@@ -2,7 +2,7 @@
 
 import pytest
 
-induction = pytest.importorskip("bench.induction", reason="the bench is beside the tests, in the repository")
+induction = pytest.importorskip("bench.questions.induction", reason="the bench is beside the tests, in the repository")
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import transom
-from bench.measure import machine, note, print_json
+from bench.measuring.instruments import answer, machine, note
 from transom.lens import Recorder
 
 VOCABULARY, HALF, D_MODEL, HEADS = 61, 19, 32, 2
@@ -205,18 +205,25 @@ def run(options: Namespace) -> int:
     updates = 100 if options.quick else UPDATES
     note(f"two layers and one layer, {updates} updates each …")
     found = report(updates=updates)
-    if options.json:
-        print_json(found)
-        return 0
-    print(f"\nAre the heads found that are known to be there?  ({updates} updates)")
-    print(f"accuracy in the second half: two layers {found['two layers']:.3f}, one layer {found['one layer']:.3f}")
+    answer(options, found, table(found))
+    return 0
+
+
+def table(found: dict[str, Any]) -> str:
+    lines = [
+        f"\nAre the heads found that are known to be there?  ({found['updates']} updates)",
+        f"accuracy in the second half: two layers {found['two layers']:.3f}, one layer {found['one layer']:.3f}",
+    ]
     for row in found["heads"]:
-        print(f"{row['layer']} head {row['head']}: previous {row['previous']:.3f}, induction {row['induction']:.3f}")
+        numbers = f"previous {row['previous']:.3f}, induction {row['induction']:.3f}"
+        lines.append(f"{row['layer']} head {row['head']}: {numbers}")
     for one in found["knocked out"]:
-        print(f"without the {one['measure']} heads {one['heads']} of {one['layer']}: {one['without them']:.3f}")
-        print(f"   with all heads, without their arrows: {one['without its arrows']:.3f}", end="")
-        print(f", without as many two places beside: {one['without those beside']:.3f}")
+        lines += [
+            f"without the {one['measure']} heads {one['heads']} of {one['layer']}: {one['without them']:.3f}",
+            f"   with all heads, without their arrows: {one['without its arrows']:.3f}"
+            f", without as many two places beside: {one['without those beside']:.3f}",
+        ]
     for step in found["course"]:
         numbers = "  ".join(f"{name} {step[name]:.3f}" for name in ("loss", "previous", "induction"))
-        print(f"update {step['update']:>4}  {numbers}")
-    return 0
+        lines.append(f"update {step['update']:>4}  {numbers}")
+    return "\n".join(lines)

@@ -14,8 +14,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from bench.measure import MiB, Work, interleaved, machine, note, print_json
-from bench.peers import PACKAGES, ROOT, Absent, asked, present, python
+from bench.measuring.instruments import MiB, Work, answer, interleaved, machine, note
+from bench.peers.environment import PACKAGES, ROOT, Absent, asked, command, present, python
 
 BIN = Path(sys.executable).parent
 SECONDS = 120
@@ -60,7 +60,7 @@ def sizes(peers: list[str]) -> dict[str, dict[str, Any]]:
     """What each brings, asked of the interpreter that has it."""
     note("what each brings along …")
     here = subprocess.run(
-        [sys.executable, "-m", "bench.installed", '["transom", "transformers"]'],
+        command("installed", ["transom", "transformers"], interpreter=sys.executable),
         capture_output=True, text=True, check=True, cwd=ROOT,
     )  # fmt: skip
     found = json.loads(here.stdout)
@@ -79,10 +79,7 @@ def run(options: Namespace) -> int:
         "median_seconds": {name: time["median"] for name, time in times.items()},
         "brought": sizes([peer for peer in THEIRS if peer in commands]),
     }
-    if options.json:
-        print_json(result)
-    else:
-        print(table(result))
+    answer(options, result, table(result))
     return 0
 
 

@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import transom
-from bench.measure import interleaved, left, machine, note, print_json
-from bench.peers import version
+from bench.measuring.instruments import answer, interleaved, left, machine, note
+from bench.peers.environment import version
 
 SHAPES = [(1, 12, 512, 64), (1, 12, 4096, 64)]
 WINDOW, NEAR = 256, 1e-4
@@ -114,10 +114,7 @@ def run(options: Namespace) -> int:
                 if left() > 0:
                     results.append(compared(shape, kind, options.quick))
     result = {"machine": machine(), "torch": version("SDPA"), "compared": results}
-    if options.json:
-        print_json(result)
-    else:
-        print(table(results))
+    answer(options, result, table(results))
     return 0
 
 

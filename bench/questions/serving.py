@@ -25,7 +25,7 @@ from urllib.parse import parse_qs, urlsplit
 import torch
 
 import transom
-from bench.measure import machine, note, print_json
+from bench.measuring.instruments import answer, machine, note
 
 SENTENCE = (
     "When the little girl came home from school her mother was sitting in the garden and reading an old book aloud."
@@ -160,12 +160,8 @@ def run(options: Namespace) -> int:
         result["end s"] = round(server.close(), 2)
     result["longer"] = longer(4 * tokens)
     wrong = complaints(result)
-    if options.json:
-        print_json(result | {"wrong": wrong})
-    else:
-        for name, value in result.items():
-            print(f"{name:<18} {json.dumps(value)}")
-        print("\n".join(wrong) or "every bar is held")
+    lines = [f"{name:<18} {json.dumps(value)}" for name, value in result.items()]
+    answer(options, result | {"wrong": wrong}, "\n".join([*lines, *(wrong or ["every bar is held"])]))
     return 1 if wrong else 0
 
 

@@ -8,7 +8,7 @@ is not run; its weights alone are counted instead.
 
     python -m bench watching [--json] [--quick] [--threads N]
 
-TransformerLens and nnsight want packages of their own: `make bench-peers` installs them (see bench/peers.py). Lengths
+TransformerLens and nnsight want packages of their own: `make bench-peers` installs them (see bench/peers). Lengths
 for which the time is too short are left out, and said to be; `--seconds 900` has time for all.
 """
 
@@ -16,15 +16,14 @@ import json
 import subprocess
 import sys
 from argparse import Namespace
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from bench.measure import SHARE, MiB, free, interleaved, left, machine, note, peak_memory, print_json
-from bench.peers import Absent, last_words, present, python
-from bench.watched_by import CONTENDERS, gpt2, text, unwatched, watched
+from bench.measuring.instruments import SHARE, MiB, answer, free, interleaved, left, machine, note, peak_memory, spelled
+from bench.peers.environment import ROOT, Absent, command, last_words, present, python
+from bench.peers.watched_by import CONTENDERS, gpt2, text, unwatched, watched
 
 SIZES = {"tokens": 2048, "layers": 12, "d_model": 768, "heads": 12}
 LENGTHS = [2048, 512, 4096, 8192]  # in this order, as the time allows
@@ -83,10 +82,10 @@ def one(contender: str, sizes: dict[str, Any]) -> dict[str, Any]:
     except Absent as missing:
         return {"not run": str(missing)}
     note(f"{sizes['tokens']} tokens, {contender} …")
-    script = Path(__file__).with_name("watched_by.py")
     done = subprocess.run(
-        [interpreter, str(script), contender, json.dumps(sizes)], capture_output=True, text=True, check=False
-    )
+        command("watched_by", contender, sizes, interpreter=interpreter),
+        capture_output=True, text=True, check=False, cwd=ROOT,
+    )  # fmt: skip
     if done.returncode:
         return {"not run": f"it ended with {last_words(done.stderr, done.returncode)}"}
     return json.loads(done.stdout.strip().splitlines()[-1])
@@ -130,9 +129,6 @@ def run(options: Namespace) -> int:
     lengths = [128] if options.quick else LENGTHS
     results = [compared({**sizes, **more, "tokens": length}) for length in lengths]
     results.sort(key=lambda result: result["tokens"])
-    if options.json:
-        print_json({"machine": machine(), "in_turn": first, "compared": results})
-    else:
-        print(", ".join(f"{name} {what}" for name, what in machine().items()), end="\n\n")
-        print(table(first, results))
+    told = {"machine": machine(), "in_turn": first, "compared": results}
+    answer(options, told, f"{spelled(machine())}\n\n{table(first, results)}")
     return 0 if first["watched ÷ unwatched"] <= TIME_BAR or options.quick else 1

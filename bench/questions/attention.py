@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import transom
-from bench.measure import SHARE, MiB, Work, free, interleaved, machine, note, peak_memory, print_json
+from bench.measuring.instruments import SHARE, MiB, Work, answer, free, interleaved, machine, note, peak_memory, spelled
 
 SHAPES = [(8, 8, 128, 64), (1, 12, 512, 64), (1, 12, 2048, 64), (1, 8, 4096, 128), (1, 12, 8192, 64)]
 HELD = {"eager": 4, "eager + statistics": 6}  # how often each holds a tensor of the weights' size at its peak
@@ -145,9 +145,6 @@ def run(options: Namespace) -> int:
     long_shape = (1, 1, 4096, 64) if options.quick else LONG
     results = [compared(shape, causal, options.quick) for shape in shapes for causal in (False, True)]
     long = long_memory(long_shape)
-    if options.json:
-        print_json({"machine": machine(), "attention": results, "long_peak_MiB": {"shape": long_shape, **long}})
-    else:
-        print(", ".join(f"{name} {what}" for name, what in machine().items()), end="\n\n")
-        print(table(results, long, long_shape))
+    told = {"machine": machine(), "attention": results, "long_peak_MiB": {"shape": long_shape, **long}}
+    answer(options, told, f"{spelled(machine())}\n\n{table(results, long, long_shape)}")
     return 0 if max(long.values()) * MiB <= MEMORY_BAR else 1

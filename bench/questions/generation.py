@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.measure import Work, interleaved, machine, note, print_json
+from bench.measuring.instruments import Work, answer, interleaved, machine, note
 from transom.kernels import library
 from transom.kernels.packed import Ahead, Packed
 from transom.kernels.program import Draft, Program
@@ -205,10 +205,7 @@ def run(options: Namespace) -> int:
             note(f"{case} …")
             cases[case] = measured(model, who, case, new, rounds)
     result = {"machine": machine(), "new_tokens": new, "bar": BAR, "cases": cases}
-    if options.json:
-        print_json(result)
-    else:
-        print(table(result))
+    answer(options, result, table(result))
     return 0 if all(case["ratio"]["Hugging Face"] >= BAR for case in cases.values()) else 1
 
 

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.measure import MiB, Work, interleaved, machine, note, peak_memory, print_json
-from bench.peers import Absent, Apart, present, version
+from bench.measuring.instruments import MiB, Work, answer, interleaved, machine, note, peak_memory
+from bench.peers.environment import Absent, Apart, present, version
 from transom.kernels.linear_loss import linear_cross_entropy
 from transom.models import PRESETS, EncoderDecoder
 from transom.run.optimizers import optimizer
@@ -169,10 +169,7 @@ def run(options: Namespace) -> int:
         memory["JoeyNMT"] = apart()["peak"] / MiB
         apart.close()
     result = told(times, memory, rows, length)
-    if options.json:
-        print_json(result)
-    else:
-        print(table(result))
+    answer(options, result, table(result))
     return 0 if all(result["ratio"][name] >= bar for name, bar in BARS.items()) else 1
 
 

@@ -1,6 +1,6 @@
 """One contender of `bench pages`, in a process of its own: one layer's attention, from the text to the page.
 
-    python -m bench.drawn_by '"BertViz"' '{"tokens": 512, "heads": 12, "d_model": 768, "threads": 2}'
+    python -m bench.peers.drawn_by '"BertViz"' '{"tokens": 512, "heads": 12, "d_model": 768, "threads": 2}'
 
 prints one JSON object: the seconds for having the attention and for the page, the bytes of what was made, and those of
 memory that were needed at the peak. It imports nothing that BertViz's interpreter lacks.
@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from bench.apart import resident, set_back
-from bench.watched_by import gpt2, text
+from bench.peers.apart import resident, set_back
+from bench.peers.watched_by import gpt2, text
 
 
 def bertviz(sizes: dict[str, Any], folder: Path) -> dict[str, float]:

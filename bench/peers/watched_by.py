@@ -1,21 +1,20 @@
 """One contender of `bench watching`, in a process of its own: what a forward takes that leaves its attention behind.
 
-A script without imports of the bench, so that any interpreter that has the peer can run it:
+    python -m bench.peers.watched_by '"nnsight"' '{"tokens": 512, "layers": 12, …, "threads": 2, "repeats": 3}'
 
-    python bench/watched_by.py CONTENDER '{"tokens": 512, "layers": 12, "d_model": 768, "heads": 12, "threads": 2}'
-
-prints one JSON object: the seconds of each repeat, and the bytes needed at the peak beyond model and text.
+prints one JSON object: the seconds of each repeat, and the bytes needed at the peak beyond model and text. It imports
+nothing that the peers' interpreter lacks.
 """
 
 import json
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import torch
+
+from bench.peers.apart import resident, set_back
 
 Work = Callable[[], object]
 VOCABULARY = 1000
@@ -128,16 +127,9 @@ CONTENDERS = {
 }
 
 
-def resident(word: str) -> int:
-    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return int(lines[word].split()[0]) * 1024
-
-
 def measured(work: Work, repeats: int, seconds_at_most: float) -> dict[str, Any]:
     """A small warm-up is not possible for all, so the first run gives the peak, and all of them their seconds."""
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to what is resident now
-    before, seconds = resident("VmRSS"), []
+    before, seconds = set_back(), []
     for _ in range(repeats):
         if sum(seconds) > seconds_at_most:
             break
@@ -155,4 +147,4 @@ def main(contender: str, sizes: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))
+    main(json.loads(sys.argv[1]), json.loads(sys.argv[2]))

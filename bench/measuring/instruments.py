@@ -4,7 +4,8 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -117,5 +118,11 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def print_json(result: object) -> None:
-    print(json.dumps(result, indent=1))
+def spelled(facts: Mapping[str, object]) -> str:
+    """Name and value of each, in one line."""
+    return ", ".join(f"{name} {what}" for name, what in facts.items())
+
+
+def answer(options: Namespace, result: object, text: str) -> None:
+    """The end of every question: the result as JSON where that was asked for, as text where not."""
+    print(json.dumps(result, indent=1) if options.json else text)

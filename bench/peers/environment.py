@@ -1,8 +1,9 @@
 """Where the peers live, and how one of them is set to work.
 
 Peers want packages of their own, and so an environment of their own: `.venv-peers`, which `make bench-peers` makes
-from bench/peers.txt, or the one whose python TRANSOM_BENCH_PEERS names. A peer is either run once (`asked`), or kept
-waiting in a process of its own and told to work in its turn (`Apart`), so that its times are taken between Transom's.
+from requirements.txt beside this file, or the one whose python TRANSOM_BENCH_PEERS names. A peer is either run once
+(`asked`), or kept waiting in a process of its own and told to work in its turn (`Apart`), so that its times are taken
+between Transom's.
 """
 
 import json
@@ -14,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 INSTALLED = "make bench-peers"
 
 # Each peer, and the package whose version it is known by.
@@ -76,9 +77,9 @@ def present(peer: str) -> str:
     return version(peer)
 
 
-def command(module: str, *arguments: object) -> list[str]:
-    """A module of this folder under the peers' interpreter, which need not have Transom."""
-    return [python(), "-m", f"bench.{module}", *(json.dumps(one) for one in arguments)]
+def command(module: str, *arguments: object, interpreter: str | None = None) -> list[str]:
+    """A module of this folder, under the peers' interpreter, which need not have Transom, or under a named one."""
+    return [interpreter or python(), "-m", f"bench.peers.{module}", *(json.dumps(one) for one in arguments)]
 
 
 def last_words(text: str, code: int) -> str:

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.measure import Work, interleaved, machine, note, print_json
-from bench.peers import Absent, Apart, present, version
+from bench.measuring.instruments import Work, answer, interleaved, machine, note
+from bench.peers.environment import Absent, Apart, present, version
 from transom.models import Decoder, DecoderConfig
 
 SIZES = {"layers": 12, "d_model": 576, "heads": 9, "kv_heads": 3, "d_hidden": 1536, "vocabulary": 8192}
@@ -155,10 +155,7 @@ def run(options: Namespace) -> int:
         "versions": {name: version(name) for name in times if name != "Transom"},
         "not run": missing,
     }
-    if options.json:
-        print_json(result)
-    else:
-        print(table(result))
+    answer(options, result, table(result))
     return 0
 
 

@@ -1,6 +1,6 @@
 """JoeyNMT's training step, in an interpreter that has it: what `bench training` measures beside Transom's.
 
-    python -m bench.trained_by '{"rows": 256, "length": 16, "vocabulary": 9712, "threads": 2}'
+    python -m bench.peers.trained_by '{"rows": 256, "length": 16, "vocabulary": 9712, "threads": 2}'
 
 waits to be told (see `apart`). The step is that of its TrainManager: loss with label smoothing, normalised by tokens,
 gradients clipped, Adam.
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from bench.apart import Prepared, wait
+from bench.peers.apart import Prepared, wait
 
 UNKNOWN, PADDING, START, END = 0, 1, 2, 3
 

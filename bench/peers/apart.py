@@ -1,4 +1,4 @@
-"""The other end of `peers.Apart`: a contender that waits to be told, in any interpreter that has it."""
+"""The other end of `environment.Apart`: a contender that waits to be told, in any interpreter that has it."""
 
 import json
 import sys

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import transom
-from bench.measure import MiB, Work, interleaved, machine, note, peak_memory, print_json
+from bench.measuring.instruments import MiB, Work, answer, interleaved, machine, note, peak_memory, spelled
 from transom.kernels import engines, looking
 from transom.kernels.problem import put
 from transom.lens.sight import Sight
@@ -232,14 +232,15 @@ def run(options: Namespace) -> int:
     """Measure and print."""
     ratios, model, memories = measured(options.quick), modelled(options.quick), memory(options.quick)
     off = errors(options.quick)
-    if options.json:
-        found = {"ratios": ratios, "time": model, "memory": memories, "errors": off}
-        print_json({"machine": machine(), **engines.told(), **found})
-        return 0
-    print(", ".join(f"{name} {what}" for name, what in {**machine(), **engines.told()}.items()), end="\n\n")
-    for name, found in ratios.items():
-        print(f"{name:<44}{line(found)}")  # pyright: ignore[reportArgumentType]
-    print(cost_table(model))
-    print(memory_table(memories))
-    print("\nerror of the output against float64, 2,048 tokens, causal", *map(line, off), sep="\n")
+    found = {"ratios": ratios, "time": model, "memory": memories, "errors": off}
+    answer(options, {"machine": machine(), **engines.told(), **found}, page(ratios, model, memories, off))
     return 0
+
+
+def page(ratios: dict, model: dict, memories: list[dict], off: list[dict]) -> str:
+    """Everything, one part below the other."""
+    parts = [f"{spelled({**machine(), **engines.told()})}\n"]
+    parts += [f"{name:<44}{line(found)}" for name, found in ratios.items()]
+    parts += [cost_table(model), memory_table(memories)]
+    parts += ["\nerror of the output against float64, 2,048 tokens, causal", *map(line, off)]
+    return "\n".join(parts)

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 
 import transom
-from bench.measure import Work, machine, note, print_json
+from bench.measuring.instruments import Work, answer, machine, note, spelled
 from transom.kernels import engines, looking
 from transom.kernels.problem import put
 from transom.lens.receipt import checked
@@ -261,22 +261,23 @@ def run(options: Namespace) -> int:
     torch.set_num_threads(1)
     found = measured(options.quick)
     told = costs(found["rates"])
-    if options.json:
-        plain = {name: vars(rate) for name, rate in found["rates"].items()}
-        print_json({"machine": machine(), **engines.told(), **found, "rates": plain, "costs": told})
-        return 0
-    print(", ".join(f"{name} {what}" for name, what in {**machine(), **engines.told()}.items()))
-    print(f"\nMemory\n\n{memory_table()}\n\nThe formulas beside a model of 3 layers")
-    for one in found["small"]:
-        print(f"{one['what']}: {one['bytes']:,} bytes, by formula {one['formula']:,}")
-    print(f"\nProcessor time\n\n{time_table(told)}\n")
-    for length, seconds in found["tiles"].items():
-        print(f"an exact tile of 256 × 256 weights among {length:,} tokens: {lasting(seconds)}")
-    print(
-        "\nnanoseconds for a pair of a row and a key: "
-        + ", ".join(
-            f"{name} {1e9 * rate.product:.4f} · d_head + {1e9 * rate.pair:.3f}" for name, rate in found["rates"].items()
-        )
-    )
-    print(f"\nThe rates beside other shapes\n\n{check_table(found['checks'])}")
+    plain = {name: vars(rate) for name, rate in found["rates"].items()}
+    result = {"machine": machine(), **engines.told(), **found, "rates": plain, "costs": told}
+    answer(options, result, page(found, told))
     return 0
+
+
+def page(found: dict[str, Any], told: list[dict[str, Any]]) -> str:
+    """Everything, one part below the other."""
+    lines = [spelled({**machine(), **engines.told()})]
+    lines += [f"\nMemory\n\n{memory_table()}\n\nThe formulas beside a model of 3 layers"]
+    lines += [f"{one['what']}: {one['bytes']:,} bytes, by formula {one['formula']:,}" for one in found["small"]]
+    lines += [f"\nProcessor time\n\n{time_table(told)}\n"]
+    for length, seconds in found["tiles"].items():
+        lines.append(f"an exact tile of 256 × 256 weights among {length:,} tokens: {lasting(seconds)}")
+    parts = {
+        name: f"{1e9 * rate.product:.4f} · d_head + {1e9 * rate.pair:.3f}" for name, rate in found["rates"].items()
+    }
+    lines += [f"\nnanoseconds for a pair of a row and a key: {spelled(parts)}"]
+    lines += [f"\nThe rates beside other shapes\n\n{check_table(found['checks'])}"]
+    return "\n".join(lines)

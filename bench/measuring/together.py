@@ -11,9 +11,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from bench.measure import machine, note, print_json
-from bench.peers import ROOT
-from bench.table import Row, markdown, rows_of
+from bench.measuring.instruments import answer, machine, note, spelled
+from bench.measuring.table import Row, markdown, rows_of
+from bench.peers.environment import ROOT
 
 GRACE = 120  # seconds beyond its time after which a question is ended: what was begun may be finished
 
@@ -60,17 +60,13 @@ def together(questions: list[str], options: Namespace) -> int:
         "answers": answers,
     }
     kept(options.into, page, document)
-    if options.json:
-        print_json(document)
-    else:
-        print(page)
+    answer(options, document, page)
     return 1 if any("no answer" in answer for answer in answers.values()) else 0
 
 
 def report(answers: dict[str, dict[str, Any]], rows: list[Row], quick: bool) -> str:
     """One page: what it was measured on, the table, and what is not in it."""
-    about = ", ".join(f"{name} {what}" for name, what in machine().items())
-    lines = ["# Transom beside its peers", "", f"{date.today().isoformat()}; {about}.", ""]
+    lines = ["# Transom beside its peers", "", f"{date.today().isoformat()}; {spelled(machine())}.", ""]
     if quick:
         lines += [
             "**A quick run: small shapes, few repeats. It shows that everything runs; its figures mean little.**",

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bench.measure import MiB
-from bench.peers import PACKAGES, version
+from bench.measuring.instruments import MiB
+from bench.peers.environment import PACKAGES, version
 
 ALIKE = 0.05  # a difference of less is called none: the machine's own noise is of that size
 

@@ -14,8 +14,8 @@ import sys
 from argparse import Namespace
 from typing import Any
 
-from bench.measure import SHARE, MiB, free, left, machine, note, print_json
-from bench.peers import ROOT, Absent, asked, last_words, present
+from bench.measuring.instruments import SHARE, MiB, answer, free, left, machine, note
+from bench.peers.environment import ROOT, Absent, asked, command, last_words, present
 
 SIZES = {"heads": 12, "d_model": 768}
 LENGTHS = [512, 1024, 2048]
@@ -24,8 +24,8 @@ A_WEIGHT = 160
 
 
 def ours(sizes: dict[str, Any]) -> dict[str, Any]:
-    command = [sys.executable, "-m", "bench.drawn_by", '"Transom"', json.dumps(sizes)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    asked_here = command("drawn_by", "Transom", sizes, interpreter=sys.executable)
+    done = subprocess.run(asked_here, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode:
         raise RuntimeError(f"Transom's page: {last_words(done.stderr, done.returncode)}")
     return json.loads(done.stdout)
@@ -54,10 +54,7 @@ def run(options: Namespace) -> int:
     """Measure and print."""
     sizes = {**SIZES, "threads": options.threads}
     results = [compared({**sizes, "tokens": length}) for length in ([128] if options.quick else LENGTHS)]
-    if options.json:
-        print_json({"machine": machine(), "compared": results})
-    else:
-        print(table(results))
+    answer(options, {"machine": machine(), "compared": results}, table(results))
     return 0
 
 
