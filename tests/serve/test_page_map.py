@@ -53,7 +53,9 @@ def long_trace(tmp_path_factory):
     trace.add("layer.0", transom.sight(Q, K, V, causal=True))
     path = tmp_path_factory.mktemp("long") / "run.safetensors"
     trace.save(path)
-    return path, trace["layer.0"]
+    served = Served(path)
+    yield served.address, trace["layer.0"]
+    served.close()
 
 
 def longest_task(page, box):
@@ -75,11 +77,10 @@ def longest_task(page, box):
 
 
 def test_zoom_down_to_single_weights(browser, long_trace):
-    path, sight = long_trace
-    served = Served(path)
+    address, sight = long_trace
     page = browser.new_page(viewport={"width": 1200, "height": 900})
     try:
-        page.goto(served.address)
+        page.goto(address)
         page.click("#tab-map")
         page.wait_for_selector("transom-map li button")
         first = page.locator("transom-map li button").first
@@ -108,4 +109,79 @@ def test_zoom_down_to_single_weights(browser, long_trace):
         assert min(longest_task(page, box) for _ in range(3)) <= 100  # milliseconds
     finally:
         page.close()
-        served.close()
+
+
+def touch(page, *fingers, steps=8):
+    """Fingers that go down together, each from one point of the map to another, and up again."""
+    box, session = page.locator("canvas").bounding_box(), page.context.new_cdp_session(page)
+
+    def sent(kind, share):
+        places = [[here + share * (there - here) for here, there in zip(*one, strict=True)] for one in fingers]
+        points = [{"id": n, "x": box["x"] + x, "y": box["y"] + y} for n, (x, y) in enumerate(places)]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    sent("touchStart", 0.0)
+    for step in range(steps):
+        sent("touchMove", (step + 1) / steps)
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    session.detach()
+
+
+def seen(page, point):
+    """The scale of the map, and what of it lies at a point, in keys and rows."""
+    return page.evaluate(
+        """([x, y]) => { const map = document.querySelector("transom-map"), at = map.at({ offsetX: x, offsetY: y });
+        return { scale: map.scale, key: at.x, row: at.y }; }""",
+        point,
+    )
+
+
+# The single weights of some rows and keys, as the map draws them; waits for them half a minute at most.
+DRAWN = """async ([rows, keys]) => { const { tiles } = document.querySelector("transom-map");
+    const tile = (row, key) => tiles.get(`0/${Math.floor(row / 256)}/${Math.floor(key / 256)}`);
+    const pause = () => new Promise((done) => setTimeout(done, 50));
+    for (let n = 0; n < 600 && !tile(rows[0], keys[0])?.image; n += 1) await pause();
+    const one = (row, key) => tile(row, key).numbers[(row % 256) * tile(row, key).shape[1] + key % 256];
+    return rows.map((row) => keys.map((key) => one(row, key))); }"""
+
+
+def pinched(page, middle, before, after, there=None):
+    """Two fingers, so far from their middle before and after, while the middle may go somewhere else."""
+    there = there or middle
+    touch(page, *(((middle[0] + side * before, middle[1]), (there[0] + side * after, there[1])) for side in (-1, 1)))
+
+
+def test_two_fingers_zoom_and_one_moves_down_to_single_weights(browser, long_trace):
+    address, sight = long_trace
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    try:
+        page = context.new_page()
+        page.goto(address)
+        page.tap("#tab-map")
+        page.wait_for_selector("transom-map li button")
+        assert page.locator("canvas").evaluate("one => getComputedStyle(one).touchAction") == "none"
+        middle, aside = (200, 220), (170, 260)
+        start = found = seen(page, middle)
+        for times in (1, 2, 3):
+            pinched(page, middle, 15, 120)
+            found = seen(page, middle)
+            place = {"key": start["key"], "row": start["row"]}  # what is between the fingers stays there
+            assert found == pytest.approx({"scale": start["scale"] * 8**times, **place})
+        touch(page, (middle, aside))
+        assert seen(page, aside) == pytest.approx(found), "it goes with the finger"
+        pinched(page, aside, 50, 50, there=middle)
+        assert seen(page, middle) == pytest.approx(found), "and with two"
+        pinched(page, middle, 15, 120)
+        assert seen(page, middle) == pytest.approx(found | {"scale": 72.0}), "no cell is larger"
+        row, key = int(found["row"]), int(found["key"])
+        drawn = page.evaluate(DRAWN, [[*range(row, row + 3)], [*range(key, key + 5)]])
+        path = f"/api/runs/1/0/weights?first_row={row}&rows=3&first_key={key}&keys=5"
+        assert drawn == asked(page, path)["weights"]
+        assert drawn == sight.weights(0, 0, slice(row, row + 3), slice(key, key + 5)).tolist()
+        touch(page, (middle, middle), steps=0)
+        said = page.locator("canvas + p").inner_text()
+        assert said.startswith(f"row {row} w{row}, column {key} w{key}, weight "), "a touched cell is read"
+        pinched(page, middle, 120, 15)
+        assert seen(page, middle) == pytest.approx(found | {"scale": 72.0 / 8})
+    finally:
+        context.close()

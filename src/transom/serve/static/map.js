@@ -3,6 +3,7 @@
 import { get, stream, tile } from "./api.js";
 import { Beside } from "./beside.js";
 import { table } from "./colours.js";
+import { follow } from "./fingers.js";
 import { labels, numbers, ticks } from "./maplabels.js";
 import { attempt, attention, keyWords, rowWords, say, state } from "./state.js";
 import { make, number, shown, signs } from "./words.js";
@@ -47,17 +48,12 @@ class AttentionMap extends HTMLElement {
   }
 
   listen() {
-    const canvas = this.canvas, fingers = new Map();
+    const { canvas } = this;
     canvas.addEventListener("wheel", (event) => { event.preventDefault(); this.zoom(2 ** (-event.deltaY / 240), this.at(event)); }, { passive: false });
-    canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); fingers.set(event.pointerId, event); });
-    canvas.addEventListener("pointermove", (event) => {
-      const before = fingers.get(event.pointerId);
-      if (!before) { this.read(this.at(event)); return; }
-      if (fingers.size === 1) this.move((before.offsetX - event.offsetX) / this.scale, (before.offsetY - event.offsetY) / this.scale);
-      else { const [other] = [...fingers.values()].filter((one) => one.pointerId !== event.pointerId); this.zoom(distance(event, other) / Math.max(1, distance(before, other)), this.at(event)); }
-      fingers.set(event.pointerId, event);
+    follow(canvas, (event) => this.read(this.at(event)), (before, after) => {
+      this.move((before.offsetX - after.offsetX) / this.scale, (before.offsetY - after.offsetY) / this.scale);
+      this.zoom(after.apart / before.apart, this.at(after));
     });
-    for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, (event) => fingers.delete(event.pointerId));
     canvas.addEventListener("dblclick", (event) => this.zoom(4, this.at(event)));
     canvas.addEventListener("keydown", (event) => this.pressed(event));
   }
@@ -294,6 +290,5 @@ class AttentionMap extends HTMLElement {
 const COLOURS = table(false), SIGNED = table(true);
 const clamp = (value, low, high) => Math.min(Math.max(value, low), Math.max(low, high));
 const placed = (place, words) => (words[place] === undefined ? String(place) : `${place} ${shown(words[place])}`);
-const distance = (one, other) => Math.hypot(one.offsetX - other.offsetX, one.offsetY - other.offsetY);
 
 customElements.define("transom-map", AttentionMap);
