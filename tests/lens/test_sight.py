@@ -12,6 +12,7 @@ import transom
 from transom.equations.biases import DistanceBias
 from transom.kernels import tiles
 from transom.lens.pooled import POOLS
+from transom.lens.receipt import rows_tried
 
 torch.manual_seed(23)
 Q, K, V = torch.randn(2, 6, 7, 5).double(), torch.randn(2, 3, 11, 5).double(), torch.randn(2, 3, 11, 3).double()
@@ -275,3 +276,17 @@ def test_a_receipt_of_some_rows_says_so_and_finds_what_is_wrong_in_them():
     sight.output[0, 2, 14, 1] += 1.0
     assert sight.receipt(rows=3).fails
     assert sight.receipt(rows=3).difference == pytest.approx(1.0, abs=1e-4)
+
+
+def test_a_receipt_of_some_rows_takes_nan_for_a_row_that_may_look_nowhere():
+    sight = seen("masked, with an empty row")
+    assert sight.receipt(rows=3).holds
+    sight.output[1, 2, 3] = torch.nan
+    assert sight.receipt(rows=3).holds
+    sight.output[1, 2, 0] = torch.nan
+    assert sight.receipt(rows=3).fails
+
+
+def test_how_many_rows_are_tried_where_nobody_says():
+    assert rows_tried((1, 2, 4096, 4096)) is None
+    assert rows_tried((1, 2, 4096, 4099)) == 64

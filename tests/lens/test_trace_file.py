@@ -106,6 +106,16 @@ def test_statistics_alone_are_saved_too(kind, tmp_path):
     assert str(one.receipt()) == str(other.receipt())
 
 
+def test_statistics_of_very_many_weights_are_proved_by_some_rows_and_say_so_on_file_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("transom.lens.receipt.EVERY_ROW", 24)
+    monkeypatch.setattr("transom.lens.receipt.SOME_ROWS", 3)
+    trace = traced("plain", keep="statistics")
+    assert trace[0].receipt().holds
+    assert trace[0].receipt().part == "3 of 5 rows tried"
+    trace.save(tmp_path / "run.safetensors")
+    assert transom.Trace.load(tmp_path / "run.safetensors")[0].receipt() == trace[0].receipt()
+
+
 def test_it_opens_without_torch(tmp_path):
     """Names, tokens and every number with numpy alone."""
     trace = traced("bfloat16")

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from transom.kernels.problem import Problem
-from transom.lens.receipt import Receipt
+from transom.lens.receipt import Receipt, rows_tried
 from transom.lens.sight import AXES, Sight
 from transom.lens.statistics import Statistics
 from transom.names import Misfit, spelled
@@ -21,7 +21,7 @@ class Glance(Sight):
             sight.problem.whole,
             sight.lse.to(device, copy=True),
             Statistics(*(x.to(device) for x in parts)),
-            sight.receipt(),
+            sight.receipt(rows_tried(sight.problem.whole)),
         )
 
     @classmethod

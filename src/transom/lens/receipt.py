@@ -1,6 +1,8 @@
 """The receipt: proof that the weights shown are those that made the output."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from jaxtyping import Float
@@ -10,6 +12,9 @@ from transom.equations.blocks import Block
 from transom.equations.heads import joined
 from transom.kernels.tiles import bands, safe_context
 from transom.lens.kept import Joined, Kept
+
+EVERY_ROW = 2**24  # weights of a head up to which all its rows are tried where nobody says how many
+SOME_ROWS = 64  # of each head, beyond that
 
 
 @dataclass(frozen=True)
@@ -46,27 +51,37 @@ def checked(kept: Kept) -> Receipt:
         return Receipt(torch.nan, torch.nan, kept.unproved)
     if kept.joined is not None:
         return joined_checked(kept, kept.joined)
-    problem, worst = kept.problem, 0.0
-    for band in bands(problem):
-        place = (band.batch, band.heads, band.rows)
-        real = kept.output[place].detach()
-        again = as_undefined(heads_again(kept, band), real, kept.lse[place])
-        worst = max(worst, apart(again, real.to(again.dtype)))
-    return Receipt(worst, tolerance(kept))
+    return Receipt(farthest(kept, bands(kept.problem)), tolerance(kept))
 
 
 def sampled(kept: Kept, rows: int) -> Receipt:
     """The same for some rows alone, spread evenly: at great lengths all of them would cost as much as the attention."""
-    queries = kept.problem.whole[2]
+    batch, heads, queries, _ = kept.problem.whole
     if kept.unproved or kept.joined is not None or queries <= rows:
         return checked(kept)
     places = torch.linspace(0, queries - 1, rows, device=kept.problem.Q.device).round().long()
+    some = kept.problem.block().narrowed(rows=places)
+    blocks = (
+        some.narrowed(batch=slice(entry, entry + 1), heads=slice(head, head + 1))
+        for entry, head in product(range(batch), range(heads))
+    )
+    return Receipt(farthest(kept, blocks), tolerance(kept), part=f"{rows} of {queries} rows tried")
+
+
+def rows_tried(whole: tuple[int, int, int, int]) -> int | None:
+    """How many rows prove an attention of these sizes, where nobody says: all (None), unless its weights are many."""
+    return SOME_ROWS if whole[2] * whole[3] > EVERY_ROW else None
+
+
+def farthest(kept: Kept, blocks: Iterable[Block]) -> float:
+    """The largest difference between the output and what the weights make, over these blocks."""
     worst = 0.0
-    for head in range(kept.problem.whole[1]):
-        block = kept.problem.block().narrowed(heads=slice(head, head + 1), rows=places)
-        again = heads_again(kept, block)
-        worst = max(worst, apart(again, kept.output[:, head : head + 1, places].detach().to(again.dtype)))
-    return Receipt(worst, tolerance(kept), part=f"{rows} of {queries} rows tried")
+    for block in blocks:
+        place = (block.batch, block.heads, block.rows)
+        real = kept.output[place].detach()
+        again = as_undefined(heads_again(kept, block), real, kept.lse[place])
+        worst = max(worst, apart(again, real.to(again.dtype)))
+    return worst
 
 
 def joined_checked(kept: Kept, used: Joined) -> Receipt:

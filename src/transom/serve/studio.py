@@ -19,8 +19,7 @@ Told = Callable[[dict[str, Any]], object]
 MOST_RUNS = 8
 MOST_PYRAMIDS = 8
 MOST_NUMBERS = 2**26  # of all floors of a run's maps together
-ALL_TRIED = 2**24  # weights of a head up to which every row of a receipt is tried
-TRIED_ROWS = 64
+ALL_TRIED = 2**24  # weights of a head up to which a picture is drawn of it: that tries every row of its receipt
 LIKELY = 5  # of the words that could come next, so many are told
 
 
@@ -63,8 +62,9 @@ class Run:
 
 def proof(name: str, sight: "Sight") -> "Receipt":
     """The receipt of an attention, by some of its rows where there are very many; nothing is shown if it fails."""
-    queries, keys = sight.problem.whole[2:]
-    receipt = sight.receipt(TRIED_ROWS if queries * keys > ALL_TRIED else None)
+    from transom.lens.receipt import rows_tried
+
+    receipt = sight.receipt(rows_tried(sight.problem.whole))
     if receipt.fails:
         raise Misfit(
             f"the weights of {name!r} do not make the output that the model used ({receipt}); nothing of it is shown,"

@@ -51,6 +51,7 @@ class SightOnFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     keys: tuple[int, int] | None = None  # where K and V hold those of other steps too: the first, and how many
     fixed: bool = False  # whether they are those of a cache of fixed size
     proof: tuple[str, str] | None = None  # of a Glance: difference and tolerance; JSON has no infinity
+    part: str = ""  # of a Glance: how many rows were tried, where it was not all of them
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,8 +112,11 @@ def told(name: str, sight: Sight, place: Placed) -> SightOnFile:
     if isinstance(sight, Glance):
         held = {word: getattr(sight.statistics, word) for word in STATISTICS} | {"lse": sight.lse}
         names = {word: place(x) for word, x in held.items()}
-        numbers = (repr(sight.proof.difference), repr(sight.proof.tolerance))
-        return SightOnFile(name=name, keep="statistics", tensors=names, proof=numbers, unproved=sight.proof.unproved)
+        proof = sight.proof
+        numbers = (repr(proof.difference), repr(proof.tolerance))
+        return SightOnFile(
+            name=name, keep="statistics", tensors=names, proof=numbers, unproved=proof.unproved, part=proof.part
+        )
     one = sight.problem
     K, V = (one.K, one.V) if sight.stretch is None else place.strand(sight.stretch.strand)
     held = {"Q": one.Q, "K": K, "V": V, "lse": sight.lse}
@@ -283,9 +287,8 @@ def glance(one: SightOnFile, tensors: Tensors) -> Glance:
     except ValueError as error:
         raise Misfit(f"{one.name!r:.60} has no receipt") from error
     statistics = Statistics(*(found[word] for word in STATISTICS))
-    return Glance.of(
-        (batch, heads, queries, keys), found["lse"], statistics, Receipt(difference, tolerance, one.unproved)
-    )
+    proof = Receipt(difference, tolerance, one.unproved, one.part)
+    return Glance.of((batch, heads, queries, keys), found["lse"], statistics, proof)
 
 
 def check_shape(word: str, x: Tensor | None, shape: tuple[int, ...]) -> None:
