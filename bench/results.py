@@ -3,13 +3,16 @@
     python -m bench.results NAME … --data FOLDER [--runs out] [--set KEY=VALUE]
     python -m bench.results --table
 
-FOLDER holds a folder for each of the data sets, under the names that RESULTS gives. A run that was stopped goes on; one
-that has ended is only judged. `--table` writes the table of docs/results.md anew from the figures that are kept.
+FOLDER holds a folder for each of the data sets, under the names that RESULTS gives; what needs none does without. A run
+that was stopped goes on; one that has ended is only judged. `--table` writes the table of docs/results.md anew from the
+figures that are kept.
 """
 
 import argparse
 import json
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ import torch
 
 from bench.curves import means
 from bench.measuring.instruments import note
+from bench.questions import induction
 from transom.run.evaluate import evaluate
 from transom.run.journal import read as read_log
 from transom.run.progress import shown, spoken
@@ -30,25 +34,60 @@ ROOT = Path(__file__).parents[1]
 CURVES, PAGE = ROOT / "docs" / "curves", ROOT / "docs" / "results.md"
 BEGIN, END = "<!-- the table: python -m bench.results --table -->", "<!-- end of the table -->"
 POINTS = 60  # of a curve, at most
+Curves = dict[str, list[tuple[int, float]]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of it: measures and how they were taken, the seconds of learning, curves and how to read them."""
+
+    measures: dict[str, float]
+    signature: str
+    seconds: float
+    threads: int
+    curves: Curves
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Result:
-    """A recipe, the files it learns from and is judged on, and what is known of it elsewhere."""
+    """A recipe or a command, the files it learns from and is judged on, and what is known of it elsewhere."""
 
     what: str
     recipe: str
     judged_on: str
     measure: str
     published: str
-    files: dict[str, str | tuple[str, str]]
+    files: dict[str, str | tuple[str, str]] = field(default_factory=dict)
     last_word: dict[str, str | tuple[str, str]] = field(default_factory=dict)
     settings: tuple[str, ...] = ()
     beams: int = 4
+    also: tuple[str, ...] = ()  # measures that stand beside it in the table
+    work: Callable[[], Found] | None = None  # where there is no recipe to train by
 
 
 def sides(name: str) -> tuple[str, str]:
     return f"multi30k/{name}.en.gz", f"multi30k/{name}.de.gz"
+
+
+def repeating() -> Found:
+    """Two layers of attention, and one, trained on repeated sequences: the question `induction` of the bench."""
+    begun = time.perf_counter()
+    found = induction.report()
+    measures = {
+        "accuracy": found["two layers"],
+        "accuracy of one layer": found["one layer"],
+        "highest induction": max(row["induction"] for row in found["heads"]),
+        "highest previous": max(row["previous"] for row in found["heads"]),
+    }
+    course = {
+        word: [(step["update"], round(step[word], 4)) for step in found["course"]]
+        for word in ("loss", "previous", "induction")
+    }
+    notes = (
+        "Loss in nats a token; of the strongest head, the weight on the token before and on what followed a copy.",
+    )
+    return Found(measures, "", time.perf_counter() - begun, torch.get_num_threads(), course, notes)
 
 
 RESULTS = {
@@ -95,6 +134,32 @@ RESULTS = {
         {"data.train": "sst2/train.txt"},
         {"data.valid": "sst2/dev.txt"},
     ),
+    "sst2-glove": Result(
+        "the same, from GloVe's vectors of 50 numbers",
+        "recipes/sst2-glove.toml",
+        "SST-2 dev, 872 sentences, one seed",
+        "accuracy",
+        "0.80–0.81, bags of words",
+        {"data.train": "sst2/train.txt", "vectors.file": "glove/glove.6B.50d.txt"},
+        {"data.valid": "sst2/dev.txt"},
+    ),
+    "reverse": Result(
+        "up to six letters backwards",
+        "recipes/reverse.toml",
+        "100 held-out pairs, beam 4",
+        "bleu",
+        "none",
+        settings=(f"data.train={ROOT}/recipes/reverse.tsv",),
+    ),
+    "induction": Result(
+        "two layers of attention alone go on with what is repeated",
+        "python -m bench induction",
+        "64 sequences that no training saw",
+        "accuracy",
+        "a cliff in the loss, a head above 0.9, one layer fails; Olsson et al. 2022",
+        also=("accuracy of one layer", "highest induction"),
+        work=repeating,
+    ),
 }
 
 
@@ -134,35 +199,41 @@ def trained(recipe: Recipe) -> float:
     return clock.seconds
 
 
-def curves(lines: list[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
+def curves(lines: list[dict[str, Any]]) -> Curves:
     """Losses while learning, as means of some updates each, and on held-out data."""
     losses = [(line["update"], line["loss"]) for line in lines if "loss" in line]
     judged = [(line["update"], round(line["judged"]["loss"], 4)) for line in lines if "judged" in line]
     return {"while learning": means(losses, max(1, len(losses) // POINTS)), "held out": judged}
 
 
-def kept(name: str, result: Result, options: argparse.Namespace) -> None:
-    """One result: trained, judged, written down."""
+def by_recipe(name: str, result: Result, options: argparse.Namespace) -> Found:
+    """Trained and judged by a recipe."""
     recipe = asked(result, name, options)
     seconds = trained(recipe)
     folder = Path(recipe.folder)
     found = evaluate(asked(result, name, options, last_word=True), folder / MODEL, result.beams, note)
-    drawn = curves(read_log(folder / LOG))
+    threads = recipe.train.threads or torch.get_num_threads()
+    notes = ("Loss in nats a token. While learning it holds label smoothing and dropout, held out neither.",)
+    return Found(found.numbers, found.how, seconds, threads, curves(read_log(folder / LOG)), notes)
+
+
+def kept(name: str, result: Result, options: argparse.Namespace) -> None:
+    """One result: worked out, written down."""
+    found = result.work() if result.work else by_recipe(name, result, options)
     figures = {
         "recipe": result.recipe,
         "settings": list(options.sets),
-        "measures": {key: round(value, 4) for key, value in found.numbers.items()},
-        "signature": found.how,
-        "seconds": round(seconds),
-        "threads": recipe.train.threads or torch.get_num_threads(),
-        "curves": drawn,
+        "measures": {key: round(value, 4) for key, value in found.measures.items()},
+        "signature": found.signature,
+        "seconds": round(found.seconds),
+        "threads": found.threads,
+        "curves": found.curves,
     }
     CURVES.mkdir(parents=True, exist_ok=True)
     (CURVES / f"{name}.json").write_text(json.dumps(figures) + "\n", encoding="utf-8")
-    notes = ("Loss in nats a token. While learning it holds label smoothing and dropout, held out neither.",)
-    picture = draw("curves", drawn, title=result.what, across="update", notes=notes)
+    picture = draw("curves", found.curves, title=result.what, across="update", notes=found.notes)
     (CURVES / f"{name}.svg").write_text(picture.svg(), encoding="utf-8")
-    note(f"{name}: {result.measure} {found.numbers[result.measure]:.4g}")
+    note(f"{name}: {result.measure} {found.measures[result.measure]:.4g}")
 
 
 def table() -> str:
@@ -172,7 +243,7 @@ def table() -> str:
         file = CURVES / f"{name}.json"
         if file.exists():
             figures = json.loads(file.read_text(encoding="utf-8"))
-            here = f"{result.measure} **{figures['measures'][result.measure]:.4g}**"
+            here = "; ".join(f"{word} **{figures['measures'][word]:.4g}**" for word in (result.measure, *result.also))
             threads = "one thread" if figures["threads"] == 1 else f"{figures['threads']} threads"
             took = f"{spoken(float(figures['seconds']))}, {threads}"
             recipe = f"`{Path(result.recipe).name}`, [curve](curves/{name}.svg)"
@@ -197,8 +268,10 @@ def main() -> int:
     for name in options.names:
         if name not in RESULTS:
             parser.error(f"there is no result {name!r}; there is {', '.join(RESULTS)}")
-        if options.data is None:
+        if RESULTS[name].files and options.data is None:
             parser.error(f"{name} learns from data, but no folder was named; give --data FOLDER")
+        if options.sets and RESULTS[name].work:
+            parser.error(f"{name} has no recipe, so --set {options.sets[0]} can change nothing; leave it out")
     for name in options.names:
         kept(name, RESULTS[name], options)
     if options.table:

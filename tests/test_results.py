@@ -20,10 +20,10 @@ def test_the_table_has_a_row_for_every_result_that_is_kept():
     assert names
     for name in names:
         figures = json.loads((results.CURVES / f"{name}.json").read_text(encoding="utf-8"))
-        assert results.RESULTS[name].measure in figures["measures"]
+        assert {results.RESULTS[name].measure, *results.RESULTS[name].also} <= set(figures["measures"])
         assert (results.CURVES / f"{name}.svg").exists()
 
 
-@pytest.mark.parametrize("name", results.RESULTS)
+@pytest.mark.parametrize("name", [name for name, one in results.RESULTS.items() if one.work is None])
 def test_every_result_names_a_recipe_that_can_be_read(name):
     assert read(results.ROOT / results.RESULTS[name].recipe, []).folder.startswith("out/")
