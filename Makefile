@@ -77,7 +77,7 @@ define installed
 @if $(BIN)/python -c '' 2> /dev/null; then echo "[1/3] .venv is there" >&2; \
 	else echo "[1/3] making .venv with $$($(PYTHON) --version)" >&2; $(PYTHON) -m venv .venv; fi
 @echo "[2/3] installing torch (about 200 MB as a CPU build; a few minutes the first time)" >&2; $(call pip,torch)
-@echo "[3/3] installing transom$(2)" >&2; $(call pip,-e '$(1)')
+@echo "[3/3] installing transom$(2) (its engine is compiled in some seconds, or given up after five minutes)" >&2; $(call pip,-e '$(1)')
 @test -e src/transom/kernels/native/generic.so || \
-	echo "      without a C++ compiler there is no native engine: attention runs on PyTorch's (transom doctor says so)" >&2
+	echo "      no native engine: the C++ compiler is missing or failed (pip install -v -e . says how); attention runs on PyTorch's" >&2
 endef
