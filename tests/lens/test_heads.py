@@ -62,6 +62,17 @@ def bands(request, monkeypatch):
         monkeypatch.setattr(tiles, "BAND_NUMBERS", request.param)
 
 
+def test_progress_goes_on_within_an_attention(bands):
+    shares = []
+    trace = trace_of(seen("causal"))
+    trace.add("layers.4.attention", seen("a cache"))
+    transom.heads(trace, progress=lambda done, of: shares.append((done, of)))
+    done = [one for one, of in shares if of == 2]
+    assert len(done) == len(shares) == sum(len(list(tiles.bands(sight.problem))) for sight in trace)
+    assert done == sorted(set(done)), "it never stands still"
+    assert (done[0], 1.0 in done, done[-1] < 2.0) == (0.0, True, True)
+
+
 def row_by_loop(measure, weights, i, b, h, real):
     """One row's number from its weights as plain floats; None where it does not count."""
     ids, keys = IDS[b].tolist(), [j for j in range(KEYS) if weights[j] > 0]

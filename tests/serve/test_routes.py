@@ -6,7 +6,7 @@ import json
 import httpx
 import numpy as np
 import pytest
-from serve.client import HEADS, HOST, TOKEN, Page
+from serve.client import HEADS, HOST, TOKEN, Page, told
 
 from transom.cli.any_model import opened
 from transom.serve.app import built
@@ -139,8 +139,8 @@ def test_the_head_that_is_opened_first_is_the_one_that_see_shows(page, run):
     found = page.get("/api/runs/1/telling").json()
     assert run["attentions"][found["attention"]]["role"] == "cross"
     assert run["attentions"][found["attention"]]["name"] == found["layer"]
-    told = seen(Asked(SENTENCE))
-    assert (told.layer, told.head, told.chosen, told.compared) == tuple(
+    here = seen(Asked(SENTENCE))
+    assert (here.layer, here.head, here.chosen, here.compared) == tuple(
         found[name] for name in ("layer", "head", "why", "compared")
     )
 
@@ -160,6 +160,23 @@ def test_heads_with_their_measures(page, run):
     assert len(found["heads"]) == sum(one["heads"] for one in run["attentions"])
     assert list(found["measures"]) == list(HEADS)
     assert found["measures"]["entropy"] == {"spoken": "entropy (of log n)", "meaning": HEADS["entropy"].meaning}
+
+
+def test_how_far_the_heads_are_measured_is_told_and_they_are_measured_once(page, monkeypatch):
+    from transom.serve import asking
+
+    measured, heads = [], asking.heads
+    monkeypatch.setattr(asking, "heads", lambda run, job: measured.append(run) or heads(run, job))
+    paths = ("measuring", "heads", "measuring")
+    first, found, again = page.asked(*(("GET", f"/api/runs/1/{path}", None) for path in paths))
+    *shares, last = told(first)
+    shares = [one["share"] for one in shares]
+    attentions = len(page.studio.runs["1"].trace)
+    assert shares == [round(done / attentions, 3) for done in range(1, attentions)], "a sentence is one band"
+    assert last == {"ready": True}
+    assert found.json() == page.get("/api/runs/1/heads").json()
+    assert told(again) == [{"ready": True}]
+    assert len(measured) == 2, "once for each desk"
 
 
 def test_the_run_to_take_away(page, tmp_path):
@@ -187,8 +204,8 @@ def test_the_run_to_take_away(page, tmp_path):
 def test_what_does_not_fit_is_told(page, run, path, body, message, own_errors):
     answer = page.get(path) if body is None else page.post(path, body)
     assert answer.status_code == 400
-    told = {"count": len(run["attentions"]), "runs": ", ".join(page.studio.runs)}
-    assert answer.json() == {"error": message.format(**told)}
+    spoken = {"count": len(run["attentions"]), "runs": ", ".join(page.studio.runs)}
+    assert answer.json() == {"error": message.format(**spoken)}
 
 
 def test_what_is_nowhere(page):

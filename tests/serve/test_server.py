@@ -99,9 +99,10 @@ def test_large_bodies_slow_heads_and_dead_clients_are_let_go(server):
 
 
 @pytest.mark.slow
-def test_work_that_nobody_waits_for_is_let_go(server):
+@pytest.mark.parametrize("path", ["0/tile?level=6", "measuring"])
+def test_work_that_nobody_waits_for_is_let_go(server, path):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    connection.request("GET", "/api/runs/1/0/tile?level=6", headers={"Authorization": f"Bearer {server.token}"})
+    connection.request("GET", f"/api/runs/1/{path}", headers={"Authorization": f"Bearer {server.token}"})
     time.sleep(0.3)
     connection.close()
     status, _ = server.ask("/api/runs/1/0/weights?rows=2&keys=2")

@@ -55,11 +55,19 @@ def alone(sight: "Sight", head: int, edge: dict[str, Any]) -> bool:
 
 
 def heads(run: "Run", job: "Job") -> dict[str, Any]:
-    """Every head with its measures."""
+    """Every head with its measures; the job tells how far it is, a thousand times at most."""
     from transom.lens.measuring.heads import heads as measured
     from transom.lens.measuring.measures import HEADS, spoken
 
-    found = measured(run.trace, progress=lambda done, of: job.wanted())
+    shares = [0.0]
+
+    def progress(done: float, of: int) -> None:
+        job.wanted()
+        if (share := round(done / of, 3)) > shares[-1]:
+            shares.append(share)
+            job.tell({"share": share})
+
+    found = measured(run.trace, progress=progress)
     meanings = {name: {"spoken": spoken(name), "meaning": measure.meaning} for name, measure in HEADS.items()}
     return json.loads(found.json()) | {"measures": meanings}
 

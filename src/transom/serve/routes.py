@@ -62,6 +62,15 @@ class Desk:
         found = self.cache[asked]
         return found if found is not None else self.cache.keep(asked, await self.done(request, work))
 
+    async def told(self, job: Job, last: Callable[[Any], dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+        """What a job tells on its way, and once it is ready what `last` makes of its result; it stops when nobody
+        listens any more."""
+        async with aclosing(followed(job, self.closing)) as told:
+            async for one in told:
+                yield one
+        if job.result.done():
+            yield {"ready": True, **last(job.result.result())}
+
     def run(self, request: "Request") -> Run:
         return self.studio.run(request.path_params["run"])
 
@@ -84,15 +93,7 @@ async def writing(desk: Desk, request: "Request") -> AsyncIterator[dict[str, Any
     """The same as events: each token when the model has chosen it, and the run when all of it has been watched."""
     asked = from_body(AskRun, await request.body())
     job = desk.worker.give(lambda job: desk.studio.look(asked, job.tell))
-
-    async def events() -> AsyncIterator[dict[str, Any]]:
-        async with aclosing(followed(job, desk.closing)) as told:
-            async for one in told:
-                yield one
-        if job.result.done():
-            yield {"ready": True, "run": job.result.result().told()}
-
-    return events()
+    return desk.told(job, lambda run: {"run": run.told()})
 
 
 async def one_run(desk: Desk, request: "Request") -> Answer:
@@ -114,18 +115,12 @@ async def overview(desk: Desk, request: "Request") -> AsyncIterator[dict[str, An
     asked = from_query(AskTile, request.query_params.multi_items())
     pyramid = run.pyramid(index, asked.head)
     shape = {"top": pyramid.top, "sizes": pyramid.sizes, "floor": pyramid.floor_level}
-    job = desk.worker.give(lambda job: pyramid.lay(lambda share: job.tell({"share": round(share, 4), **shape})))
 
-    async def events() -> AsyncIterator[dict[str, Any]]:
-        yield {"share": 0.0, **shape}
-        async with aclosing(followed(job, desk.closing)) as told:
-            async for one in told:
-                yield one
-        if job.result.done():
-            job.result.result()
-            yield {"share": 1.0, "ready": True, **shape}
+    def laid(job: Job) -> None:
+        job.tell({"share": 0.0, **shape})
+        pyramid.lay(lambda share: job.tell({"share": round(share, 4), **shape}))
 
-    return events()
+    return desk.told(desk.worker.give(laid), lambda _: {"share": 1.0, **shape})
 
 
 async def weights(desk: Desk, request: "Request") -> Answer:
@@ -144,6 +139,20 @@ async def strongest(desk: Desk, request: "Request") -> Answer:
 async def heads(desk: Desk, request: "Request") -> Answer:
     run = desk.run(request)
     return await desk.kept(request, (run.number, "heads"), lambda job: as_json(asking.heads(run, job)))
+
+
+async def measuring(desk: Desk, request: "Request") -> AsyncIterator[dict[str, Any]]:
+    """How far the heads are measured, as events, until `heads` has its answer at hand."""
+    run = desk.run(request)
+    question = (run.number, "heads")
+    found = desk.cache[question]
+    job = desk.worker.give(lambda job: found or as_json(asking.heads(run, job)))
+
+    def kept(answer: Answer) -> dict[str, Any]:
+        desk.cache.keep(question, answer)
+        return {}
+
+    return desk.told(job, kept)
 
 
 async def picture(desk: Desk, request: "Request") -> Answer:
@@ -221,6 +230,7 @@ ROUTES = (
     Route("POST", "/api/writing", writing, "the same, token by token while it is written, and then the run (events)"),
     Route("GET", RUN, one_run, "one run: its words, what was likely, and its attentions"),
     Route("GET", RUN + "/heads", heads, "every head with its measures"),
+    Route("GET", RUN + "/measuring", measuring, "how far its heads are measured (events)"),
     Route("GET", RUN + "/telling", telling, "the head to look at first, by the rule of transom see"),
     Route("POST", RUN + "/knock_out", knock_out, "the run again without some arrows or heads, and what changed"),
     Route("GET", RUN + "/beside", beside, "what came out of this run and of another one, row by row"),

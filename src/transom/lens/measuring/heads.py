@@ -1,7 +1,7 @@
 """Measuring heads: every attention of a trace gone through once, band by band, by all measures at a time."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from math import prod
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from transom.lens.sight import Sight
 from transom.lens.trace import Trace
 from transom.names import Misfit, spelled
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[float, int], None]
 Tokens = Sequence[Any] | Tensor | None  # words or ids, of one sequence or of each
 
 
@@ -41,7 +41,8 @@ def heads(
     targets       the same for what the decoder of an encoder–decoder reads
     real          (batch, token), True for real tokens; unless given, keys that nobody may look at are padding
     target_real   the same for the targets
-    progress      called now and then with the attentions that are done and all of them; it may raise to end the work
+    progress      called now and then with how many attentions are done, the one at hand in part, and with the number of
+                  all; it may raise to end the work
     """
     return HeadTable.of(measured(trace, measures, tokens, targets, real, target_real, progress))
 
@@ -75,7 +76,7 @@ def measured(
             add_statistics(layer, name, sight, had, own[1])
         else:
             line = line_of(name, sight, own, sides[False][1], cross)
-            add_bands(layer, name, sight, line, had, partial(told, done, len(trace)))
+            add_bands(layer, name, sight, line, had, lambda share, done=done: told(done + share, len(trace)))
     return found
 
 
@@ -169,18 +170,19 @@ def numbered(name: str, sight: Sight, tokens: Tokens) -> Int[Tensor, "batch toke
 
 
 def add_bands(
-    layer: LayerSums, name: str, sight: Sight, line: Line, measures: list[str], told: Callable[[], None]
+    layer: LayerSums, name: str, sight: Sight, line: Line, measures: list[str], told: Callable[[float], None]
 ) -> None:
-    """Every band of an attention looked at once, by all measures."""
+    """Every band of an attention looked at once, by all measures; `told` hears the share of rows that is done."""
     count = sight.problem.whole[1]
     sums = {measure: torch.zeros(count, dtype=torch.float64, device=sight.Q.device) for measure in measures}
     rows = {measure: torch.zeros(count, dtype=torch.long, device=sight.Q.device) for measure in measures}
-    alive = sight.lse != -torch.inf
+    alive, done = sight.lse != -torch.inf, 0
     if bool((sight.lse.isnan() & line.real_rows[:, None]).any()):
         raise Misfit(f"{name!r} cannot be measured, as some of its weights are NaN; look at what the model was given")
     with torch.no_grad():
         for band in bands(sight.problem):
-            told()
+            told(done / prod(sight.problem.whole[:3]))
+            done += prod(band.shape[:3])
             if band.shape[3] == 0:
                 continue
             look = Look(sight, line, band, sight.log_weights(band))

@@ -1,9 +1,11 @@
 // <transom-heads>: every head with its measures, to sort, filter and open.
 
-import { get } from "./api.js";
+import { get, stream } from "./api.js";
 import { cell } from "./colours.js";
 import { attempt, open, state } from "./state.js";
 import { make, number, path } from "./words.js";
+
+const LONG = 2 ** 25; // weights of a run beyond which measuring takes long enough to tell how far it is
 
 class Heads extends HTMLElement {
   connectedCallback() {
@@ -18,8 +20,18 @@ class Heads extends HTMLElement {
     this.leaving?.abort();
     this.leaving = new AbortController();
     this.replaceChildren(make("p", { class: "hint", role: "status" }, "Every head is being measured …"));
-    const found = await attempt(() => get(`/api/runs/${state.now.run}/heads`, {}, this.leaving.signal));
+    const found = await attempt(() => this.measured(`/api/runs/${state.now.run}`, this.leaving.signal));
     if (found) { [this.rows, this.measures] = [found.heads, found.measures]; this.show(); }
+  }
+
+  async measured(run, signal) {
+    const weights = open.run.attentions.reduce((sum, one) => sum + one.heads * one.queries * one.keys, 0);
+    if (weights > LONG && !open.studio.taken) {
+      const waiting = make("progress", { max: 1, value: 0, "aria-label": "measuring every head" });
+      this.append(waiting);
+      await stream(`${run}/measuring`, {}, (said) => { waiting.value = said.share; }, signal);
+    }
+    return get(`${run}/heads`, {}, signal);
   }
 
   show() {
