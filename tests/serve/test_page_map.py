@@ -81,6 +81,8 @@ def test_zoom_down_to_single_weights(browser, long_trace):
     page = browser.new_page(viewport={"width": 1200, "height": 900})
     try:
         page.goto(address)
+        page.wait_for_selector("svg .writes text")
+        assert page.locator("svg .writes text").all_text_contents() == [f"(w{number})" for number in range(1, 65)]
         page.click("#tab-map")
         page.wait_for_selector("transom-map li button")
         first = page.locator("transom-map li button").first

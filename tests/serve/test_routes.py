@@ -52,6 +52,26 @@ def test_a_sentence_comes_back_with_its_translation_and_all_attention(page, run)
     assert state["runs"][0]["text"] == SENTENCE
 
 
+def test_a_trace_knows_what_its_rows_are_to_predict(page, run):
+    there = Page(Studio(trace=page.studio.runs["1"].trace)).get("/api/runs/1").json()
+    assert there["targets"] == run["targets"]
+    assert there["written"] == run["written"][:-1], "what was written last was not read, so no trace has it"
+    for one in (run, there):
+        roles = {(other["role"], other["predicts"]) for other in one["attentions"]}
+        assert roles == {("encoder", False), ("decoder", True), ("cross", True)}
+
+
+def test_words_that_are_too_few_for_a_trace_are_told_where_they_are_shown(page):
+    import transom
+
+    trace = transom.Trace(["one"])
+    trace.add("layer.0", page.studio.runs["1"].trace[0])
+    there = Page(Studio(trace=trace))
+    run = there.get("/api/runs/1").json()
+    assert (run["written"], run["attentions"][0]["predicts"]) == ([], False)
+    assert there.get("/api/runs/1/0/weights").json()["error"].startswith("'layer.0' has keys=")
+
+
 def test_a_tile_of_single_weights_holds_the_very_numbers(page, run):
     index = cross(run)["index"]
     answer = page.get(f"/api/runs/1/{index}/tile", head=2, level=0)

@@ -47,6 +47,8 @@ def test_a_decoder_writes_on_token_by_token(tmp_path):
     assert run["output"] == tokens[-1]["text"] == model.text(new)
     assert run["tokens"] == model.strings([*ids, *new[:-1]])
     assert run["written"] == model.strings([*ids[1:], *new])
+    kept = Page(Studio(trace=there.studio.runs[run["run"]].trace)).get("/api/runs/1").json()
+    assert kept["written"] == run["written"], "a trace has what was written last, where it was watched with it"
     read = there.post("/api/runs", {"text": "the cat sat"}).json()
     assert (read["output"], len(read["tokens"])) == ("", len(ids))
     beside = there.get(f"/api/runs/{run['run']}/beside", other=read["run"]).json()["rows"]

@@ -87,8 +87,18 @@ def attention_told(trace: "Trace", index: int, receipt: "Receipt") -> dict[str, 
         "heads": heads,
         "queries": queries,
         "keys": keys,
+        "predicts": predicted(trace, name) is not None,
         "receipt": {"holds": receipt.holds, "said": str(receipt)},
     }
+
+
+def predicted(trace: "Trace", name: str) -> list[str | None] | None:
+    """What each row of an attention is to predict; None where rows predict nothing, or where there are not words for
+    all of them, which is told when they are to be shown."""
+    try:
+        return trace.labels(name).predicts
+    except Misfit:
+        return None
 
 
 class Studio:
@@ -189,6 +199,8 @@ def summary(run: Run) -> dict[str, Any]:
 
 
 def words_of(trace: "Trace") -> dict[str, Any]:
-    """The words of a trace's first sequence; none where they were not kept."""
+    """The words of a trace's first sequence, and what its rows are to predict; none where they were not kept."""
     tokens, targets = (words[0] if words else [] for words in (trace.tokens, trace.targets))
-    return {"tokens": tokens, "targets": targets, "written": [], "output": None, "likely": []}
+    following = next(filter(None, (predicted(trace, name) for name in trace.names)), [])
+    written = [word for word in following if word is not None]  # what comes after the last row may not be known
+    return {"tokens": tokens, "targets": targets, "written": written, "output": None, "likely": []}

@@ -46,7 +46,7 @@ export const keyWords = (one = attention()) => one?.role === "decoder" && open.r
 
 // The token that comes after a row, where rows predict; of a text that was only read, the last one's is not known.
 export const nextWord = (row, one = attention()) => {
-  const written = open.run?.written ?? [], predicts = written.length && one && one.role !== "encoder" && one.queries - written.length in [0, 1];
+  const written = open.run?.written ?? [], predicts = written.length && one?.predicts && one.role !== "encoder" && one.queries - written.length in [0, 1];
   return predicts ? written[row] : undefined;
 };
 
