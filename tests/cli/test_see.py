@@ -115,6 +115,23 @@ def test_a_decoder_writes_on_and_rows_say_what_they_predict(folders):
     assert found.written == one.tokenizer.decode(written[len(ids) :])
 
 
+def test_it_is_told_where_a_decoder_has_no_room_for_all_that_is_asked(folders, capsys):
+    folder = folders("transom", "decoder")
+    one = opened(folder)
+    room = one.longest - len(one.encode(TEXT).ids)
+    note = f"--generate asked for 1,009 tokens, but {folder} takes {one.longest} in all; it wrote {room}"
+    printed = said(capsys, TEXT, "--model", folder, "--generate", 1009, "--json")
+    assert printed.err == f"transom: {note}\n"
+    found = json.loads(printed.out)
+    assert found["note"] == note
+    assert len(found["reads"]) == one.longest - 1, "the last token is written, and not read"
+    steps = json.loads(said(capsys, TEXT, "--model", folder, "--generate", 1009, "--steps", "--json").out)
+    assert steps["note"] == note
+    for few in (0, room):
+        printed = said(capsys, TEXT, "--model", folder, "--generate", few, "--json")
+        assert (printed.err, json.loads(printed.out)["note"]) == ("", None)
+
+
 def test_an_encoder_decoder_reads_the_target_it_is_given(folders):
     found = seen(Asked(TEXT, folders("transom", "encoder_decoder"), target="a dog", layer="*cross"))
     assert found.labels.at == opened(folders("transom", "encoder_decoder")).encode(TEXT).tokens

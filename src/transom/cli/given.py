@@ -44,13 +44,19 @@ def harmless(text: str) -> str:
     return "".join(sign if sign in "\n\t" or not category(sign).startswith("C") else "�" for sign in text)
 
 
+def tell(note: str) -> None:
+    """A line on stderr, if there is something to say."""
+    if note:
+        typer.echo(f"transom: {note}", err=True)
+
+
 def tell_unknown(words: list[str]) -> None:
     """A word on stderr about what the model cannot read, each once, and not all of very many."""
     found = list(dict.fromkeys(words))
     if found:
         shown = ", ".join(f"“{harmless(word)}”" for word in found[:MOST_UNKNOWN])
         more = f" and {len(found) - MOST_UNKNOWN:,} more" if len(found) > MOST_UNKNOWN else ""
-        typer.echo(f"transom: the model does not know {shown}{more}; it reads <unk> instead", err=True)
+        tell(f"the model does not know {shown}{more}; it reads <unk> instead")
 
 
 def unknown_in(texts: list[str], tokenizer: Any) -> list[str]:

@@ -38,7 +38,7 @@ class StepsAsked:
         steps, receipt = steps_of_head(seen), seen.sight.receipt()
         found: dict[str, Any] = {"model": seen.model, "layer": seen.layer, "head": seen.head, "chosen": seen.chosen}
         found["receipt"] = {"holds": receipt.holds, "said": str(receipt)}
-        found |= {"reads": list(steps.tokens), "at": list(steps.at_tokens)}
+        found |= {"note": seen.note or None, "reads": list(steps.tokens), "at": list(steps.at_tokens)}
         if self.cell is None:
             return {
                 **found,

@@ -58,6 +58,7 @@ class Seen:
     again: "tuple[Any, Callable[[], object]] | None" = None  # the model, and how it ran
     compared: int | None = None  # among how many heads it was found; None for one that was asked for
     named: bool = False  # whether its layer was asked for
+    note: str = ""  # what could not be done as it was asked
 
     @property
     def labels(self) -> "Labels":
@@ -82,6 +83,7 @@ class Seen:
             "model": self.model,
             "text": self.text,
             "written": self.written or None,
+            "note": self.note or None,
             "layer": self.layer,
             "head": self.head,
             "chosen": self.chosen,
@@ -101,11 +103,13 @@ def seen(asked: Asked) -> Seen:
     if asked.trace is not None:
         return of_file(asked)
     from transom.cli.any_model import opened
-    from transom.cli.given import counting, tell_unknown
+    from transom.cli.given import counting, tell, tell_unknown
 
     model = opened(asked.model, asked.text)
     tell_unknown(model.unknown_words(asked.text))
     fed, new = read(model, asked)
+    note = shortened(model, fed, new, asked)
+    tell(note)
     trace = watched(model, fed, new)
     layers = wanted(trace, asked)
     with counting(sum(part.problem.whole[1] for part in layers), "heads") as more:
@@ -117,7 +121,7 @@ def seen(asked: Asked) -> Seen:
     count = sum(part.problem.whole[1] for part in trace)
     said = model.text(fed.target_ids[1:] or new)
     found = (model.name, asked.text, said, trace, layer, head, chosen, arrows, measures, count, unit)
-    return Seen(*found, again(model, fed), compared, asked.layer is not None)
+    return Seen(*found, again(model, fed), compared, asked.layer is not None, note)
 
 
 def again(model: "AnyModel", fed: "Fed") -> "tuple[Any, Callable[[], object]]":
@@ -133,6 +137,17 @@ def read(model: "AnyModel", asked: Asked) -> tuple["Fed", list[int]]:
         raise Misfit(f"--generate writes on, which takes a decoder, but {model.name} is an {model.kind}; leave it out")
     new = model.continued(fed.ids, asked.generate)
     return model.fed([*fed.ids, *new[:-1]]), new  # the last token is predicted, and not read
+
+
+def shortened(model: "AnyModel", fed: "Fed", new: list[int], asked: Asked) -> str:
+    """That the model wrote less than was asked for, as it takes no more; nothing where it ended by itself."""
+    from transom.cli.given import many
+
+    full = model.longest is not None and len(fed.ids) + bool(new) >= model.longest  # its last token is not read
+    if len(new) >= asked.generate or not full:
+        return ""
+    room = f"{model.name} takes {model.longest} in all"
+    return f"--generate asked for {many(asked.generate, 'token')}, but {room}; it wrote {len(new)}"
 
 
 def watched(model: "AnyModel", fed: "Fed", new: list[int]) -> "Trace":
