@@ -93,7 +93,7 @@ __all__ = [
 ]
 
 
-Drawable.drawn_by = "transom.show.notebooks"
+Drawable.drawn_by, Drawable.paged_by = "transom.show.notebooks", "transom.serve.taken"
 
 
 def __getattr__(name: str) -> object:

@@ -49,6 +49,7 @@ class Drawable:
     """
 
     drawn_by: ClassVar[str] = ""  # a module with `shown(thing, view, **options)` and `bundle(thing)`
+    paged_by: ClassVar[str] = ""  # a module with `page_of(trace, name)`
 
     def show(self, view: str | None = None, **options: Any) -> None:
         """A picture of it, inline in a notebook and as text in a terminal; `transom.draw` gives the picture itself."""

@@ -14,6 +14,7 @@ from transom.cli.given import AsJson
 if TYPE_CHECKING:
     from transom.cli.see_steps import StepsAsked
     from transom.cli.seen import Asked, Seen
+    from transom.serve.taken import Page
 
 
 def run(
@@ -51,6 +52,9 @@ def run(
         Path | None, typer.Option(metavar="FILE", help="The picture as a page, which needs no network.")
     ] = None,
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="The picture as a figure.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The run as a page to look around in, which needs no server.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """See where a model looks in a text: the head that matters most, its strongest arrows and what they are worth.
@@ -58,6 +62,8 @@ def run(
     Example: transom see "I know where she lives."
 
     One head of a layer: transom see "The cat sat." --layer encoder.blocks.1 --head 3
+
+    To look around in it: transom see "The cat sat." --page look.html
 
     Every step of it: transom see "The cat sat." --steps --html steps.html
     """
@@ -69,11 +75,11 @@ def run(
         raise Misfit("there should be a text to look into, but none came; give one, or --trace FILE")
     way = StepsAsked(token, cell) if steps or token is not None or cell is not None else None
     asked = Asked(text, model, layer, head, target, generate, arrows, trace)
-    show(looked(asked, save), way, [html, svg], as_json, everything)
+    show(looked(asked, save, page), way, [html, svg], as_json, everything)
 
 
-def looked(asked: "Asked", save: Path | None) -> "Seen":
-    """What is seen, kept in a file where that is asked; a receipt that fails is a finding, and nothing is shown."""
+def looked(asked: "Asked", save: Path | None, page: Path | None) -> "Seen":
+    """What is seen, kept in files where that is asked; a receipt that fails is a finding, and nothing is shown."""
     from transom.cli.seen import seen
     from transom.lens.trace import Disproved
 
@@ -85,7 +91,24 @@ def looked(asked: "Asked", save: Path | None) -> "Seen":
     if save is not None:
         found.trace.save(save)
         typer.echo(f"the run is in {save}; see it again with transom see --trace {save}", err=True)
+    if page is not None:
+        typer.echo(f"the run is in {taken(found).save(page)}, to look around in with a browser", err=True)
     return found
+
+
+def taken(found: "Seen") -> "Page":
+    """The run as a page to take away, with the head open that was found."""
+    from transom.serve.record import Head
+    from transom.serve.studio import Studio
+    from transom.serve.taken import page
+
+    head = Head(found.trace.names.index(found.layer), found.head)
+    if found.ran is None:
+        studio = Studio(trace=found.trace, name=found.model)
+        return page(studio, studio.run("1"), head)
+    model, fed, new = found.ran
+    studio = Studio(model=model)
+    return page(studio, studio.ran(found.trace, found.text, fed, new), head)
 
 
 def show(found: "Seen", way: "StepsAsked | None", files: list[Path | None], as_json: bool, everything: bool) -> None:

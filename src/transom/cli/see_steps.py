@@ -62,9 +62,10 @@ def origin_of(seen: "Seen") -> Any:
     """What the head was made from and into; a run from a file has only Q, K and V."""
     from transom.lens.asking.origin import Origin, origin
 
-    if seen.again is None:
+    if seen.ran is None:
         return Origin(notes=(NO_MODEL,))
-    return origin(*seen.again, seen.layer, seen.sight, seen.head)
+    model, fed, _ = seen.ran
+    return origin(model.model, lambda: model.run(fed), seen.layer, seen.sight, seen.head)
 
 
 def stepped(seen: "Seen", asked: StepsAsked, width: int, colour: bool) -> Iterator[str]:

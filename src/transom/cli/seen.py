@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transom.names import Misfit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from transom.cli.any_model import AnyModel, Fed
     from transom.lens import Labels, Trace
 
@@ -40,6 +38,14 @@ class SeenArrow:
     flag: str
 
 
+class Ran(NamedTuple):
+    """A model, what it read, and the tokens that it wrote on."""
+
+    model: "AnyModel"
+    fed: "Fed"
+    new: list[int]
+
+
 @dataclass(frozen=True, eq=False)
 class Seen:
     """A run, and one head of it."""
@@ -55,7 +61,7 @@ class Seen:
     measures: dict[str, float]
     heads: int
     unit: str = ""  # of the effects: nats, or share
-    again: "tuple[Any, Callable[[], object]] | None" = None  # the model, and how it ran
+    ran: "Ran | None" = None  # what ran, and on what; nothing of a run that was saved
     compared: int | None = None  # among how many heads it was found; None for one that was asked for
     named: bool = False  # whether its layer was asked for
     note: str = ""  # what could not be done as it was asked
@@ -121,11 +127,7 @@ def seen(asked: Asked) -> Seen:
     count = sum(part.problem.whole[1] for part in trace)
     said = model.text(fed.target_ids[1:] or new)
     found = (model.name, asked.text, said, trace, layer, head, chosen, arrows, measures, count, unit)
-    return Seen(*found, again(model, fed), compared, asked.layer is not None, note)
-
-
-def again(model: "AnyModel", fed: "Fed") -> "tuple[Any, Callable[[], object]]":
-    return model.model, lambda: model.run(fed)
+    return Seen(*found, Ran(model, fed, new), compared, asked.layer is not None, note)
 
 
 def read(model: "AnyModel", asked: Asked) -> tuple["Fed", list[int]]:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,10 @@ class Trace(Drawable):
         if len(found) > 1:
             raise Misfit(f"{name!r} ran {len(found)} times, so it is not one attention; take trace.all({name!r})[-1]")
         return found[0]
+
+    def page(self, name: str = "") -> Any:
+        """The run as a page in one file, to look around in and to send: `save` it, or let a notebook show it."""
+        return import_module(self.paged_by).page_of(self, name)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to one safetensors file: names, tokens and masks in the header, numbers as float32."""

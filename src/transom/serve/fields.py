@@ -69,6 +69,13 @@ class AskPicture(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     sink: Literal["show", "hide", "renormalise"] = "show"
 
 
+class AskPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A run to take away, with one head open."""
+
+    attention: Place
+    head: Place = 0
+
+
 class AskEdge(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One arrow: from a row of a head, at a key."""
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from transom.serve import asking, comparing, learning, tiles
+from transom.serve import asking, comparing, learning, taken, tiles
 from transom.serve.cache import Answer, Cache
 from transom.serve.fields import (
     AskBeside,
     AskEffects,
     AskFrames,
     AskKnockOut,
+    AskPage,
     AskPicture,
     AskRun,
     AskStrongest,
@@ -24,6 +25,7 @@ from transom.serve.fields import (
     from_body,
     from_query,
 )
+from transom.serve.record import Head
 from transom.serve.studio import Run, Studio
 from transom.serve.work import Job, Worker, awaited, followed
 
@@ -187,6 +189,14 @@ async def telling(desk: Desk, request: "Request") -> Answer:
     return await desk.kept(request, (run.number, "telling"), lambda job: as_json(asking.telling(desk.studio, run, job)))
 
 
+async def page(desk: Desk, request: "Request") -> Answer:
+    asked = from_query(AskPage, request.query_params.multi_items())
+    run, head = desk.run(request), Head(asked.attention, asked.head)
+    made = await desk.done(request, lambda job: taken.page(desk.studio, run, head, job).html.encode())
+    heads = {"Content-Disposition": f'attachment; filename="run-{run.number}.html"'}
+    return Answer(made, asking.KINDS["html"], heads)
+
+
 async def trace_file(desk: Desk, request: "Request") -> Answer:
     run = desk.run(request)
     body = await desk.done(request, lambda job: asking.on_file(run))
@@ -234,6 +244,7 @@ ROUTES = (
     Route("GET", RUN + "/telling", telling, "the head to look at first, by the rule of transom see"),
     Route("POST", RUN + "/knock_out", knock_out, "the run again without some arrows or heads, and what changed"),
     Route("GET", RUN + "/beside", beside, "what came out of this run and of another one, row by row"),
+    Route("GET", RUN + "/page", page, "the run as a page in one file, with a head open, to keep or to send (HTML)"),
     Route("GET", RUN + "/trace", trace_file, "the run as one safetensors file, to keep or to send"),
     Route("GET", ONE + "/overview", overview, "how far a head's whole map is worked out (events)"),
     Route("GET", ONE + "/tile", tile, "a tile of a head's map at some zoom (bytes)"),

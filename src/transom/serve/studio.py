@@ -150,16 +150,21 @@ class Studio:
         last = self.model.strings(new[-1:])  # written, but not read
         with watch(self.model.model, tokens=[*fed.tokens, *last], targets=fed.targets or None) as trace:
             logits = self.model.run(fed)
+        return self.ran(trace, asked.text, fed, new, {"likely": self.likely(logits, fed), "seconds": since(began)})
+
+    def ran(self, trace: "Trace", text: str, fed: Any, new: list[int], told: dict[str, Any] | None = None) -> Run:
+        """A run of the model as it was watched; `told` has what is known of it besides."""
+        last = self.model.strings(new[-1:])
         said = {
-            "text": asked.text,
+            "text": text,
             "tokens": fed.tokens,
             "targets": fed.targets,
             "written": fed.written or ([*fed.tokens[1:], *last] if self.model.kind == "decoder" else []),
             "output": self.model.text(fed.target_ids[1:] or new),
-            "likely": self.likely(logits, fed),
-            "seconds": round(time.perf_counter() - began, 4),
+            "likely": [],
+            "seconds": None,
         }
-        run = self.add(trace, said)
+        run = self.add(trace, said | (told or {}))
         run.fed = fed
         return run
 
@@ -187,6 +192,10 @@ class Studio:
         model = None if self.model is None else {"name": self.model.name, "kind": self.model.kind}
         opened = {"lesson": self.lesson is not None, "replay": self.replay is not None}
         return {"name": self.name, "model": model, **opened, "runs": [summary(run) for run in self.runs.values()]}
+
+
+def since(began: float) -> float:
+    return round(time.perf_counter() - began, 4)
 
 
 def summary(run: Run) -> dict[str, Any]:

@@ -34,10 +34,17 @@ def bundle(thing: Any) -> dict[str, str]:
 
 
 def shown(thing: Any, view: str | None = None, **options: Any) -> None:
-    """Inline in a notebook, else as text on standard output: in colour on a terminal that has not said NO_COLOR."""
-    picture = pictured(thing, view, **options)
-    kernel = sys.modules.get("ipykernel")
-    if kernel is not None:
+    """Inline in a notebook, else as text on standard output: in colour on a terminal that has not said NO_COLOR.
+
+    Of a Trace, unless a view is named, a notebook shows the page; a terminal opens it where the view is called "page".
+    """
+    notebook = "ipykernel" in sys.modules
+    paged = hasattr(thing, "page") and view in ({None, "page"} if notebook and not options else {"page"})
+    if paged and not notebook:
+        thing.page(**options).show()
+        return
+    picture = thing.page(**options) if paged else pictured(thing, view, **options)
+    if notebook:
         from IPython.display import display  # pyright: ignore[reportMissingImports]
 
         display(picture)

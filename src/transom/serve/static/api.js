@@ -1,4 +1,8 @@
-// Asking the server: JSON, tiles and progress. An error is its one line.
+// Asking the server, or the page itself where it was taken away: JSON, tiles and progress. An error is its one line.
+
+import { answer, taken } from "./taken.js";
+
+const fetched = taken ? answer : (path, options) => fetch(path, options);
 
 async function checked(response) {
   if (response.ok) return response;
@@ -11,17 +15,17 @@ const query = (fields) => new URLSearchParams(Object.entries(fields).filter(([, 
 export const address = (path, fields = {}) => (query(fields) ? `${path}?${query(fields)}` : path);
 
 export async function get(path, fields = {}, signal = undefined) {
-  return (await checked(await fetch(address(path, fields), { signal }))).json();
+  return (await checked(await fetched(address(path, fields), { signal }))).json();
 }
 
 export async function post(path, body) {
   const heads = { "Content-Type": "application/json" };
-  return (await checked(await fetch(path, { method: "POST", headers: heads, body: JSON.stringify(body) }))).json();
+  return (await checked(await fetched(path, { method: "POST", headers: heads, body: JSON.stringify(body) }))).json();
 }
 
 // An answer as a file to keep; what goes wrong is told on the page, not saved.
 export async function keep(path, name) {
-  const link = document.createElement("a"), kept = URL.createObjectURL(await (await checked(await fetch(path))).blob());
+  const link = document.createElement("a"), kept = URL.createObjectURL(await (await checked(await fetched(path))).blob());
   [link.href, link.download] = [kept, name];
   link.click();
   setTimeout(() => URL.revokeObjectURL(kept), 60_000);
@@ -46,7 +50,7 @@ function widened(bits, scale) {
 
 // A busy server says when to come again.
 async function patient(path, signal, tries = 20) {
-  const response = await fetch(path, { signal });
+  const response = await fetched(path, { signal });
   if (response.status !== 429 || tries === 0) return checked(response);
   await new Promise((done) => setTimeout(done, 1000 * Number(response.headers.get("Retry-After") ?? 1)));
   return patient(path, signal, tries - 1);
@@ -60,7 +64,7 @@ export function fromHalf(bits) {
 // What the server tells while it works, event by event, until it is ready; it stops working when the signal does.
 export async function stream(path, fields, told, signal, body = undefined) {
   const asked = body === undefined ? { signal } : { signal, method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  const response = await checked(await fetch(address(path, fields), asked)), reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  const response = await checked(await fetched(address(path, fields), asked)), reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ;) {
     const { value, done } = await reader.read();
     if (done) throw new Error("the connection was lost; is transom serve still running?");

@@ -1,7 +1,9 @@
 // The page: which view is open, and what all of them share.
 
 import { get } from "./api.js";
-import { attempt, open, say, state } from "./state.js";
+import { opened } from "./opening.js";
+import { attempt, open, state } from "./state.js";
+import { taken } from "./taken.js";
 import { make } from "./words.js";
 import "./asktext.js";
 import "./choose.js";
@@ -51,32 +53,13 @@ function show() {
   view.replaceChildren(open.run || ALONE.has(state.now.view) ? document.createElement(VIEWS[state.now.view][1]) : make("p", { class: "hint" }, "Nothing has been run yet: write a sentence above, and look."));
 }
 
-// Take over a run: what the address asks for, as far as the run has it.
-export function opened(run) {
-  open.run = run;
-  const asked = state.now.attention, last = run.attentions.findLastIndex((one) => one.role === "cross");
-  const attention = asked !== null && asked < run.attentions.length && state.now.run === run.run ? asked : (last >= 0 ? last : run.attentions.length - 1);
-  const head = state.now.run === run.run && state.now.head < run.attentions[attention].heads ? state.now.head : 0;
-  const same = state.now.run === run.run;
-  state.set({ run: run.run, attention, head, row: same ? state.now.row : null, key: same ? state.now.key : null });
-  state.dispatchEvent(new CustomEvent("change", { detail: new Set(["opened"]) }));
-  say(`${run.attentions.length} attentions to look at`);
-  if (!same) attempt(async () => telling(run.run, attention, head));
-}
-
-// The head that matters most, unless the person has chosen another one meanwhile.
-async function telling(run, attention, head) {
-  const found = await get(`/api/runs/${run}/telling`);
-  const untouched = state.now.run === run && state.now.attention === attention && state.now.head === head && state.now.key === null;
-  if (untouched && found.attention !== null) { open.run.telling = found; state.set({ attention: found.attention, head: found.head }); }
-}
-
 async function begin() {
   tabs();
   state.on(["view", "opened"], show);
   state.on(["run"], () => { if (open.run && state.now.run !== open.run.run) attempt(async () => opened(await get(`/api/runs/${state.now.run}`))); });
   open.studio = await get("/api/state");
   document.getElementById("tab-learning").hidden = !open.studio.replay;
+  document.getElementById("tab-learn").hidden = taken;
   if (!location.hash && (open.studio.replay || open.studio.lesson)) state.set({ view: open.studio.replay ? "learning" : "learn" });
   document.title = `Transom: ${open.studio.name}`;
   state.dispatchEvent(new CustomEvent("change", { detail: new Set(["studio"]) }));

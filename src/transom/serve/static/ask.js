@@ -2,6 +2,7 @@
 
 import { get, post } from "./api.js";
 import { attempt, attention, nextWord, open, say, state } from "./state.js";
+import { taken } from "./taken.js";
 import { make, named, number, percent, shown } from "./words.js";
 
 export class Asked {
@@ -15,16 +16,18 @@ export class Asked {
 
   async show() {
     const { run, attention: index, head, row, key } = state.now, one = attention();
-    if (!open.studio?.model) { this.place.replaceChildren(make("p", { class: "hint" }, "A trace is open: its arrows can be seen, but nothing can be run again without them.")); return; }
-    const off = make("button", { onclick: () => this.knock([{ layer: one.name, head }], `all of head ${head}`) }, `Switch off head ${head}`);
-    if (row === null || key === null) { this.result = null; this.place.replaceChildren(make("h2", {}, "Does it matter?"), make("p", { class: "hint" }, "Choose an arrow to take it out alone, or:"), off); return; }
+    const running = Boolean(open.studio?.model);
+    if (!running && !taken) { this.place.replaceChildren(make("p", { class: "hint" }, "A trace is open: its arrows can be seen, but nothing can be run again without them.")); return; }
+    const off = running ? make("button", { onclick: () => this.knock([{ layer: one.name, head }], `all of head ${head}`) }, `Switch off head ${head}`) : null;
+    if (row === null || key === null) { this.result = null; this.place.replaceChildren(make("h2", {}, "Does it matter?"), make("p", { class: "hint" }, running ? "Choose an arrow to take it out alone, or:" : "Choose an arrow to read its numbers."), off ?? ""); return; }
     const found = await attempt(() => get(`/api/runs/${run}/${index}/weights`, { head, first_row: row, first_key: key, rows: 1, keys: 1 }));
     if (!found || state.now.row !== row || state.now.key !== key) return;
     const [from, at] = [named(found.rows[0], nextWord(row)), shown(found.keys[0])];
     const how = make("select", { "aria-label": "How to take it out" }, make("option", { value: "before" }, "before the softmax: others take over"), make("option", { value: "after" }, "after it: the weight is lost"));
     this.place.replaceChildren(make("h2", {}, `Does “${from}” → “${at}” matter?`),
       make("p", {}, make("dfn", { "data-word": "score" }, "score"), ` ${number(found.scores[0][0])} · `, make("dfn", { "data-word": "weight" }, "weight"), ` ${number(found.weights[0][0])}`),
-      make("div", { class: "row" }, make("button", { class: "main", onclick: () => this.knock([{ layer: one.name, head, query: row, key }], `“${from}” → “${at}”`, how.value) }, "Knock it out"), how, off));
+      running ? make("div", { class: "row" }, make("button", { class: "main", onclick: () => this.knock([{ layer: one.name, head, query: row, key }], `“${from}” → “${at}”`, how.value) }, "Knock it out"), how, off) : "");
+    if (!running && !toldAlong(index, head)) return;
     const told = await attempt(() => get(`/api/runs/${run}/${index}/effects`, { head, query: row }));
     if (told && state.now.row === row && state.now.key === key) this.place.append(this.beside(told, key));
   }
@@ -69,6 +72,9 @@ export class Asked {
     return `The chance of “${shown(first.token)}” ${judged}: ${percent(first.before)} with it, ${percent(first.after)} without.`;
   }
 }
+
+// Whether effects were worked out before the page was taken away.
+const toldAlong = (index, head) => open.studio.taken.effects && index === open.studio.taken.attention && head === open.studio.taken.head;
 
 // A share as a bar: all bars of a column begin at one place, and the numbers stand in a column of their own.
 export function bar(share, kind) {

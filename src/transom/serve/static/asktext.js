@@ -1,11 +1,13 @@
 // <transom-ask-text>: a sentence to run, and what the model writes, while it writes it.
 
 import { stream } from "./api.js";
-import { opened } from "./app.js";
+import { opened } from "./opening.js";
 import { attempt, open, state } from "./state.js";
+import { taken } from "./taken.js";
 import { make, percent, shown } from "./words.js";
 
 const FIRST = "The little girl was reading an old book.", EMBEDDED = "the embedded translator";
+const MOST_READ = 40, LONGEST = 400; // tokens and letters of a text that is told again
 
 class AskText extends HTMLElement {
   connectedCallback() {
@@ -16,10 +18,18 @@ class AskText extends HTMLElement {
 
   show() {
     const model = open.studio?.model;
+    if (taken) { this.copy(); return; }
     if (!model) { this.replaceChildren(make("p", { class: "hint" }, `Looking at ${open.studio?.name ?? "a trace"}; start transom serve without it to type sentences.`)); return; }
     if (!this.form) this.build(model);
     if (open.run) this.told();
     else if (!open.studio.runs.length && !open.studio.lesson && !open.studio.replay) this.run();
+  }
+
+  // Of a page that was taken away: what was read, and what came out.
+  copy() {
+    const read = open.run?.tokens ?? [], text = open.run?.text ?? read.slice(0, MOST_READ).map(shown).join(" "), cut = text.length > LONGEST || read.length > MOST_READ;
+    const more = cut ? ` … (${read.length} tokens)` : "", said = open.run?.output ? [make("p", { class: "written" }, open.run.output)] : [];
+    this.replaceChildren(make("p", { class: "hint" }, `${open.studio.name} read: ${text.slice(0, LONGEST)}${more}`), ...said);
   }
 
   build(model) {

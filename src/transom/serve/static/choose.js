@@ -1,10 +1,12 @@
 // <transom-choose>: which attention, and which head of it.
 
-import { attention, open, say, state } from "./state.js";
+import { attention, open, present, say, state } from "./state.js";
 import { make } from "./words.js";
 
 const SHORT = { cross: "target at source", encoder: "inside the source", decoder: "inside the target", self: "inside the text" };
 const ROLES = { cross: "from the target at the source (cross)", encoder: "inside the source (encoder)", decoder: "inside the target (masked)", self: "inside the text" };
+
+const heads = (one) => [...Array(one.heads).keys()];
 
 class Choose extends HTMLElement {
   connectedCallback() { this.off = state.on(["opened", "attention", "head", "view"], () => this.show()); }
@@ -16,13 +18,12 @@ class Choose extends HTMLElement {
     const groups = Object.groupBy(open.run.attentions, (one) => one.role);
     const select = make("select", { id: "attention", onchange: (event) => this.choose(Number(event.target.value)) },
       Object.entries(groups).map(([role, listed]) => make("optgroup", { label: ROLES[role] },
-        listed.map((one, layer) => make("option", { value: one.index, selected: one.index === state.now.attention }, `${SHORT[role]}, layer ${layer} · ${one.name}`)))));
-    const heads = Array.from({ length: attention().heads }, (_, head) =>
-      make("button", { role: "radio", "aria-checked": head === state.now.head, tabindex: head === state.now.head ? 0 : -1, onclick: () => this.head(head) }, String(head)));
-    const group = make("div", { role: "radiogroup", "aria-label": "Head", class: "row" }, heads);
+        listed.map((one, layer) => make("option", { value: one.index, selected: one.index === state.now.attention, disabled: !heads(one).some((head) => present(one.index, head)) }, `${SHORT[role]}, layer ${layer} · ${one.name}`)))));
+    const there = heads(attention()).filter((head) => present(state.now.attention, head)), group = make("div", { role: "radiogroup", "aria-label": "Head", class: "row" }, there.map((head) =>
+      make("button", { role: "radio", "aria-checked": head === state.now.head, tabindex: head === state.now.head ? 0 : -1, onclick: () => this.head(head) }, String(head))));
     group.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-      if (step) { event.preventDefault(); this.head((state.now.head + step + heads.length) % heads.length); this.querySelector("[role=radio][aria-checked=true]").focus(); }
+      if (step) { event.preventDefault(); this.head(there.at((there.indexOf(state.now.head) + step) % there.length)); this.querySelector("[role=radio][aria-checked=true]").focus(); }
     });
     this.replaceChildren(make("div", { class: "row" }, make("label", { for: "attention" }, make("dfn", { "data-word": "attention" }, "Attention")), select,
       make("dfn", { "data-word": "head" }, "Head"), group, this.telling()));
@@ -35,7 +36,10 @@ class Choose extends HTMLElement {
     return make("span", { class: "hint" }, `Of ${found.compared} heads${among}, this one comes first: ${found.why}.`);
   }
 
-  choose(index) { state.set({ attention: index, head: Math.min(state.now.head, open.run.attentions[index].heads - 1), row: null, key: null }); }
+  choose(index) {
+    const there = heads(open.run.attentions[index]).filter((head) => present(index, head));
+    state.set({ attention: index, head: there.findLast((head) => head <= state.now.head) ?? there[0], row: null, key: null });
+  }
 
   head(head) { state.set({ head, key: null }); say(`head ${head}`); }
 }

@@ -1,11 +1,13 @@
 // The words of the page in plain words, on hover and on focus.
 
 import { get } from "./api.js";
+import { attempt } from "./state.js";
 import { make } from "./words.js";
 
 // Two words that the page uses and the lessons do not, or not in this sense.
 const OWN = { attention: "each token looks at others and gathers something from each; one attention is one such step of the model, with several heads", norm: "how long the vector is that an arrow really carries: its weight times what the value becomes; a thick arrow may carry almost nothing" };
-const WORDS = { ...await get("/api/glossary").catch(() => ({})), ...OWN };
+const WORDS = { ...OWN };
+attempt(async () => Object.assign(WORDS, await get("/api/glossary"), OWN));
 
 const tip = make("div", { id: "tip", role: "tooltip", hidden: true });
 document.body.append(tip);

@@ -5,7 +5,7 @@ import { Beside } from "./beside.js";
 import { table } from "./colours.js";
 import { follow } from "./fingers.js";
 import { labels, numbers, ticks } from "./maplabels.js";
-import { attempt, attention, keyWords, rowWords, say, state } from "./state.js";
+import { attempt, attention, finest, keyWords, rowWords, say, state } from "./state.js";
 import { make, number, shown, signs } from "./words.js";
 
 const TILE = 256, TALLEST = 560, LARGEST = 64, LOWEST = 240, NARROW = 480, MOST_SIGNS = 2000, LABELS_FROM = 17, NUMBERS_FROM = 44, MOST_TILES = 160, NEW_TILES = 3, PLACE_PAUSE = 200;
@@ -124,6 +124,7 @@ class AttentionMap extends HTMLElement {
   // The other runs, to see what is different here.
   async runs() {
     const listed = (await attempt(() => get("/api/state")))?.runs.filter((one) => one.run !== state.now.run) ?? [], now = this.against.value;
+    this.against.parentElement.hidden = !listed.length;
     this.against.replaceChildren(make("option", { value: "" }, "none"), ...listed.map((one) => make("option", { value: one.run, selected: one.run === now }, `${one.run}: ${(one.text ?? "a trace").slice(0, 28)}`)));
   }
 
@@ -173,7 +174,7 @@ class AttentionMap extends HTMLElement {
     pen.rect(this.margin, this.above, this.wide, this.tall);
     pen.clip();
     pen.imageSmoothingEnabled = false;
-    const level = clamp(Math.floor(Math.log2(1 / this.scale)), 0, this.top);
+    const level = clamp(Math.floor(Math.log2(1 / this.scale)), finest(), this.top);
     [this.fresh, this.late] = [0, false];
     for (let coarse = this.top; coarse >= level; coarse -= 1) this.drawLevel(pen, coarse, coarse === level);
     pen.restore();

@@ -23,7 +23,7 @@ class State extends EventTarget {
     if (!names.length) return;
     Object.assign(this.now, changes);
     const kept = KEPT.filter((name) => this.now[name] !== null && this.now[name] !== undefined).map((name) => [name, this.now[name]]);
-    history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
+    if (location.protocol !== "about:") history.replaceState(null, "", `#${new URLSearchParams(kept)}`); // a frame of a notebook has no address
     this.dispatchEvent(new CustomEvent("change", { detail: new Set(names) }));
   }
 
@@ -43,6 +43,11 @@ export const open = { run: null, studio: null };
 export const attention = () => open.run?.attentions[state.now.attention] ?? null;
 export const rowWords = (one = attention()) => (one?.role === "cross" || one?.role === "decoder") && open.run.targets.length ? open.run.targets : open.run?.tokens ?? [];
 export const keyWords = (one = attention()) => one?.role === "decoder" && open.run.targets.length ? open.run.targets : open.run?.tokens ?? [];
+
+// Whether a head can be looked at: of a page that was taken away, those that were taken along.
+export const present = (index, head) => !open.studio?.taken || `${index}/${head}` in open.studio.taken.maps;
+// The finest level of its map: 0 has single weights.
+export const finest = () => open.studio?.taken?.maps[`${state.now.attention}/${state.now.head}`] ?? 0;
 
 // The token that comes after a row, where rows predict; of a text that was only read, the last one's is not known.
 export const nextWord = (row, one = attention()) => {

@@ -2,10 +2,11 @@
 
 import { address, keep } from "./api.js";
 import { attempt, open, say, state } from "./state.js";
+import { taken } from "./taken.js";
 import { make } from "./words.js";
 
 const PICTURES = { see: "arrows", walk: "steps", map: "matrix", heads: "heads" };
-const FORMATS = { svg: "SVG", png: "PNG", pdf: "PDF", html: "page", json: "JSON" };
+const FORMATS = { svg: "SVG", png: "PNG", pdf: "PDF", html: "HTML", json: "JSON" };
 
 class TakeAway extends HTMLElement {
   connectedCallback() { this.off = state.on(["opened", "view", "attention", "head", "row"], () => this.show()); }
@@ -14,9 +15,10 @@ class TakeAway extends HTMLElement {
 
   show() {
     if (!open.run) return;
+    if (taken) { this.replaceChildren(make("p", { class: "hint" }, `A copy to keep and to send, made by Transom ${open.studio.taken.version}: it asks no server. ${open.studio.taken.said}`)); return; }
     const { run, attention, head, view } = state.now, picture = PICTURES[view];
-    const links = Object.entries(FORMATS).map(([format, title]) => taken(address(`/api/runs/${run}/${attention}/picture/${picture}`, { head, format }), `${picture}.${format}`, title));
-    this.replaceChildren(make("p", { class: "row" }, "Take away:", ...links, taken(`/api/runs/${run}/trace`, `run-${run}.safetensors`, "the whole run"),
+    const links = Object.entries(FORMATS).map(([format, title]) => link(address(`/api/runs/${run}/${attention}/picture/${picture}`, { head, format }), `${picture}.${format}`, title));
+    this.replaceChildren(make("p", { class: "row" }, "Take away:", ...links, link(address(`/api/runs/${run}/page`, { attention, head }), `run-${run}.html`, "this page"), link(`/api/runs/${run}/trace`, `run-${run}.safetensors`, "the whole run"),
       make("button", { onclick: (event) => attempt(() => this.copy(event.target)) }, "Copy the link")));
   }
 
@@ -28,7 +30,7 @@ class TakeAway extends HTMLElement {
   }
 }
 
-function taken(href, name, title) {
+function link(href, name, title) {
   return make("a", { href, download: name, onclick: (event) => { event.preventDefault(); attempt(() => keep(href, name)); } }, title);
 }
 
