@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 QUIET = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
@@ -29,6 +30,21 @@ class Served:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(10)
         self.process.stdout.close()
+
+
+@contextmanager
+def watched(browser, root):
+    """A page that remembers everything it should not do, and has done nothing of it in the end."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
+    opened = context.new_page()
+    opened.wrong = []
+    opened.on("dialog", lambda dialog: (opened.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    opened.on("request", lambda asked: None if asked.url.startswith(root) else opened.wrong.append(asked.url))
+    opened.on("console", lambda said: opened.wrong.append(said.text))
+    opened.on("pageerror", lambda error: opened.wrong.append(str(error)))
+    yield opened
+    context.close()
+    assert opened.wrong == []
 
 
 def run(page, text=SENTENCE):

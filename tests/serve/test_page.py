@@ -3,12 +3,16 @@
 import re
 
 import pytest
-from serve.browsing import VIEWS, asked, now, run
+import torch
+from serve.browsing import VIEWS, Served, asked, now, run, watched
 from show.hostile import PAYLOADS
 
+import transom
 from transom.show.visible import visible
 
 pytestmark = pytest.mark.slow
+SPELLED = [payload.encode("utf-8", "replace").decode() for payload in PAYLOADS]  # as a browser can take them
+WHOLE = {"see": "svg .arrow", "walk": "td.cell", "map": "transom-map li button", "heads": "transom-heads table"}
 
 
 def test_type_and_see_by_mouse(page):
@@ -133,35 +137,79 @@ def test_nothing_serious_is_in_the_way_of_anyone(page, view, scheme):
     assert {one["id"]: [node["html"][:120] for node in one["nodes"][:3]] for one in serious} == {}
 
 
-def test_hostile_text_is_shown_as_it_is_and_does_nothing(page):
-    rest = [payload.encode("utf-8", "replace").decode() for payload in PAYLOADS if payload.strip()]
+def test_hostile_text_is_read_and_does_nothing(page):
+    """Typed as the text and as the target: with nothing to write and no head to look for, this is quick."""
+    page.route(re.compile("/telling$"), lambda route: route.fulfill(json={"attention": None}))
+    page.click("text=Compare with a translation of your own")
+    rest = [payload for payload in SPELLED if payload.strip()]
     while rest:
         text = rest.pop(0)[:60]
-        while rest and len(text) + len(rest[0]) < 120:
+        while rest and len(text) + len(rest[0]) < 240:
             text += " " + rest.pop(0)
-        page.fill("#text", text)
-        with page.expect_response(re.compile("/api/writing$")) as came:
-            page.click("button.main")
-        assert came.value.status == 200, came.value.text()
-        page.locator("button", has_text="Stop").wait_for(state="hidden")
-        for view in VIEWS[:4]:
-            page.click(f"#tab-{view}")
-            page.wait_for_timeout(150)
-        page.click("#tab-see")
-    assert page.evaluate("document.querySelectorAll('iframe,object,embed,form[action],base').length") == 0
+        read(page, text)
+    read(page, SPELLED[2])
+    visit_all(page)
+
+
+def read(page, text):
+    """Type a text, and see that it is read."""
+    page.fill("#text", text)
+    page.fill("#target", text)
+    with page.expect_response(re.compile("/api/writing$")) as came:
+        page.click("button.main")
+    assert came.value.status == 200, came.value.text()
+    page.locator("button", has_text="Stop").wait_for(state="hidden")
+    told = asked(page, f"/api/runs/{now(page)['run']}")
+    assert page.locator(".written").text_content() == told["output"]
+    page.wait_for_selector(f"#from-{min(64, len(told['targets'])) - 1}")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory, browser):
+    """A run that was saved: every payload is a token, half of them of the target; its layer is named after one."""
+    half = len(SPELLED) // 2
+    trace = transom.Trace(SPELLED[:half], SPELLED[half:])
+    sizes = {"queries": len(SPELLED) - half, "keys": half}
+    Q, K, V = (torch.randn(1, 2, sizes[axis], 5) for axis in ("queries", "keys", "keys"))
+    trace.add(f"decoder.{SPELLED[2]}.cross", transom.sight(Q, K, V))
+    path = tmp_path_factory.mktemp("hostile") / "run.safetensors"
+    trace.save(path)
+    served = Served(path)
+    yield served, trace
+    served.close()
+
+
+def test_hostile_tokens_are_shown_as_they_are_and_do_nothing(browser, hostile):
+    served, trace = hostile
+    with watched(browser, served.root) as page:
+        page.goto(served.address)
+        page.wait_for_selector("svg .arrow")
+        labels = trace.labels(trace.names[0])
+        for side, words in (("from", labels.reads), ("at", labels.at)):
+            assert page.locator(f"svg .{side} .word text").all_text_contents() == [short(word) for word in words]
+        page.locator("#from-3").click()
+        visit_all(page)
+        assert trace.names[0] in page.locator("transom-heads tbody th").first.inner_text()
+
+
+def short(token):
+    """A token as a label has it."""
+    seen = visible(token)
+    return seen if len(seen) <= 24 else f"{seen[:23]}…"
+
+
+def visit_all(page):
+    """Every view of the run that is open, and every step of it; nothing came into the page but text."""
+    for view, whole in WHOLE.items():
+        page.click(f"#tab-{view}")
+        page.wait_for_selector(whole)
+        while (onward := page.get_by_role("button", name="Next →")).count() and onward.is_enabled():
+            onward.click()
+        assert page.evaluate("document.querySelectorAll('iframe,object,embed,form[action],base').length") == 0
 
 
 def test_tokens_look_the_same_as_in_the_terminal(page):
-    tokens = [
-        *(payload.encode("utf-8", "replace").decode() for payload in PAYLOADS),
-        "",
-        " ",
-        "   ",
-        " cat",
-        "a b ",
-        "\n",
-        "é" * 300,
-    ]
+    tokens = [*SPELLED, "", " ", "   ", " cat", "a b ", "\n", "é" * 300]
     shown = page.evaluate("tokens => import('/words.js').then(words => tokens.map(words.visible))", tokens)
     assert shown == [visible(token) for token in tokens]
 
