@@ -1,11 +1,16 @@
 """Shapes in signatures are checked while the tests run; error tests look at Transom's own messages instead."""
 
+import os
+
 import pytest
 import torch
 from hypothesis import settings
 from jaxtyping import config, install_import_hook
 
 install_import_hook("transom", "beartype.beartype")
+
+# A test that minds the width of the terminal says it itself, however wide that of whoever runs it is.
+os.environ.pop("COLUMNS", None)
 
 # The tensors of tests are small: threads would only wait for each other, badly so on a busy machine.
 torch.set_num_threads(1)

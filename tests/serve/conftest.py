@@ -1,9 +1,14 @@
-"""A browser and a server for each file of tests: a browser that stays open is in the way of asyncio elsewhere."""
+"""For each file of tests its own browser and server, as a browser that stays open is in the way of asyncio elsewhere;
+and, without them, the routes with the embedded translator behind them."""
 
 import re
 
 import pytest
-from serve.browsing import CHROMIUM, QUIET, Served, watched
+from serve.browsing import CHROMIUM, QUIET, SENTENCE, Served, watched
+from serve.client import Page
+
+from transom.cli.any_model import opened
+from transom.serve.studio import Studio
 
 
 @pytest.fixture(scope="module")
@@ -31,3 +36,16 @@ def page(browser, server):
         with found.expect_response(re.compile("/telling$")):
             found.goto(server.address)
         yield found
+
+
+@pytest.fixture(scope="module")
+def site():
+    """The routes, after one sentence."""
+    found = Page(Studio(model=opened()))
+    found.post("/api/runs", {"text": SENTENCE})
+    return found
+
+
+@pytest.fixture(scope="module")
+def run(site):
+    return site.get("/api/runs/1").json()

@@ -6,38 +6,24 @@ import json
 import httpx
 import numpy as np
 import pytest
+from serve.browsing import SENTENCE
 from serve.client import HEADS, HOST, TOKEN, Page, told
 
-from transom.cli.any_model import opened
 from transom.serve.app import built
 from transom.serve.routes import ROUTES, Desk
 from transom.serve.studio import Studio
-
-SENTENCE = "The cat sat on the mat."
-
-
-@pytest.fixture(scope="module")
-def page():
-    found = Page(Studio(model=opened()))
-    found.post("/api/runs", {"text": SENTENCE})
-    return found
-
-
-@pytest.fixture(scope="module")
-def run(page):
-    return page.get("/api/runs/1").json()
 
 
 def cross(run):
     return next(one for one in run["attentions"] if one["role"] == "cross")
 
 
-def sight(page, index):
-    return page.studio.runs["1"].trace[index]
+def sight(site, index):
+    return site.studio.runs["1"].trace[index]
 
 
-def test_a_sentence_comes_back_with_its_translation_and_all_attention(page, run):
-    config = page.studio.model.model.config
+def test_a_sentence_comes_back_with_its_translation_and_all_attention(site, run):
+    config = site.studio.model.model.config
     roles = [one["role"] for one in run["attentions"]]
     assert roles.count("encoder") == config.encoder_layers
     assert roles.count("decoder") == roles.count("cross") == config.decoder_layers
@@ -47,13 +33,13 @@ def test_a_sentence_comes_back_with_its_translation_and_all_attention(page, run)
     for row, word in zip(run["likely"], run["written"], strict=True):
         assert row[0]["token"] == word, "it wrote what it found likeliest"
         assert row[0]["probability"] >= row[1]["probability"]
-    state = page.get("/api/state").json()
+    state = site.get("/api/state").json()
     assert state["model"] == {"name": "the embedded translator", "kind": "encoder_decoder"}
     assert state["runs"][0]["text"] == SENTENCE
 
 
-def test_a_trace_knows_what_its_rows_are_to_predict(page, run):
-    there = Page(Studio(trace=page.studio.runs["1"].trace)).get("/api/runs/1").json()
+def test_a_trace_knows_what_its_rows_are_to_predict(site, run):
+    there = Page(Studio(trace=site.studio.runs["1"].trace)).get("/api/runs/1").json()
     assert there["targets"] == run["targets"]
     assert there["written"] == run["written"][:-1], "what was written last was not read, so no trace has it"
     for one in (run, there):
@@ -61,35 +47,35 @@ def test_a_trace_knows_what_its_rows_are_to_predict(page, run):
         assert roles == {("encoder", False), ("decoder", True), ("cross", True)}
 
 
-def test_words_that_are_too_few_for_a_trace_are_told_where_they_are_shown(page):
+def test_words_that_are_too_few_for_a_trace_are_told_where_they_are_shown(site):
     import transom
 
     trace = transom.Trace(["one"])
-    trace.add("layer.0", page.studio.runs["1"].trace[0])
+    trace.add("layer.0", site.studio.runs["1"].trace[0])
     there = Page(Studio(trace=trace))
     run = there.get("/api/runs/1").json()
     assert (run["written"], run["attentions"][0]["predicts"]) == ([], False)
     assert there.get("/api/runs/1/0/weights").json()["error"].startswith("'layer.0' has keys=")
 
 
-def test_a_tile_of_single_weights_holds_the_very_numbers(page, run):
+def test_a_tile_of_single_weights_holds_the_very_numbers(site, run):
     index = cross(run)["index"]
-    answer = page.get(f"/api/runs/1/{index}/tile", head=2, level=0)
+    answer = site.get(f"/api/runs/1/{index}/tile", head=2, level=0)
     said = json.loads(answer.headers["Tile"])
     assert said["type"] == "float32"
     values = np.frombuffer(answer.content, "<f4").reshape(said["shape"])
-    np.testing.assert_array_equal(values, sight(page, index).weights(batch=0, head=2).numpy())
-    again = page.asked(
+    np.testing.assert_array_equal(values, sight(site, index).weights(batch=0, head=2).numpy())
+    again = site.asked(
         ("GET", f"/api/runs/1/{index}/tile?head=2&level=0", None),
     )[0]
     assert again.headers["ETag"] == answer.headers["ETag"]
 
 
-def test_a_browser_that_has_an_answer_gets_none(page, run):
-    first = page.get("/api/runs/1")
+def test_a_browser_that_has_an_answer_gets_none(site, run):
+    first = site.get("/api/runs/1")
 
     async def second():
-        transport = httpx.ASGITransport(built(Desk(page.studio), [HOST], TOKEN))
+        transport = httpx.ASGITransport(built(Desk(site.studio), [HOST], TOKEN))
         async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=HEADS) as client:
             return await client.get("/api/runs/1", headers={"If-None-Match": first.headers["ETag"]})
 
@@ -97,36 +83,36 @@ def test_a_browser_that_has_an_answer_gets_none(page, run):
     assert (answer.status_code, answer.content) == (304, b"")
 
 
-def test_numbers_with_their_words(page, run):
+def test_numbers_with_their_words(site, run):
     index = cross(run)["index"]
-    found = page.get(f"/api/runs/1/{index}/weights", head=1, first_row=1, rows=3, keys=5).json()
+    found = site.get(f"/api/runs/1/{index}/weights", head=1, first_row=1, rows=3, keys=5).json()
     assert found["rows"] == run["targets"][1:4]
     assert found["keys"] == run["tokens"][:5]
-    there = sight(page, index).weights(batch=0, head=1, rows=slice(1, 4), keys=slice(0, 5))
+    there = sight(site, index).weights(batch=0, head=1, rows=slice(1, 4), keys=slice(0, 5))
     np.testing.assert_array_equal(np.float32(found["weights"]), there.numpy())
     self_attention = next(one for one in run["attentions"] if one["role"] == "decoder")["index"]
-    scores = page.get(f"/api/runs/1/{self_attention}/weights").json()["scores"]
+    scores = site.get(f"/api/runs/1/{self_attention}/weights").json()["scores"]
     assert scores[0][1] is None, "what a row may not see has no score"
 
 
-def test_the_strongest_arrows(page, run):
+def test_the_strongest_arrows(site, run):
     index = cross(run)["index"]
-    edges = page.get(f"/api/runs/1/{index}/strongest", head=0, count=3).json()["edges"]
-    weights = sight(page, index).weights(batch=0, head=0)
+    edges = site.get(f"/api/runs/1/{index}/strongest", head=0, count=3).json()["edges"]
+    weights = sight(site, index).weights(batch=0, head=0)
     assert [edge["weight"] for edge in edges] == pytest.approx(weights.flatten().topk(3).values.tolist(), rel=1e-5)
     for edge in edges:
         assert float(weights[edge["query"], edge["key"]]) == pytest.approx(edge["weight"], rel=1e-5)
         assert (edge["from"], edge["at"]) == (run["targets"][edge["query"]], run["tokens"][edge["key"]])
-    without = page.get(f"/api/runs/1/{index}/strongest", head=0, sink=False).json()["edges"]
+    without = site.get(f"/api/runs/1/{index}/strongest", head=0, sink=False).json()["edges"]
     assert all(edge["key"] != 0 for edge in without)
     masked = next(one for one in run["attentions"] if one["role"] == "decoder")["index"]
-    last = page.get(f"/api/runs/1/{masked}/strongest", head=0, count=100).json()["edges"][-1]
+    last = site.get(f"/api/runs/1/{masked}/strongest", head=0, count=100).json()["edges"][-1]
     assert (last["query"], last["key"], round(last["weight"], 4)) == (0, 0, 1.0), "a row without a choice tells nothing"
 
 
-def test_an_arrow_knocked_out_changes_what_comes_next(page, run):
+def test_an_arrow_knocked_out_changes_what_comes_next(site, run):
     one = cross(run)
-    answer = page.post(
+    answer = site.post(
         "/api/runs/1/knock_out", {"edges": [{"layer": one["name"], "head": 0, "query": 1, "key": 1}], "how": "before"}
     ).json()
     rows = answer["rows"]
@@ -136,27 +122,27 @@ def test_an_arrow_knocked_out_changes_what_comes_next(page, run):
     assert first[run["written"][1]]["before"] == pytest.approx(run["likely"][1][0]["probability"], rel=1e-4)
 
 
-def test_what_the_arrows_of_a_row_were_for(page, run):
+def test_what_the_arrows_of_a_row_were_for(site, run):
     one = cross(run)
-    found = page.get(f"/api/runs/1/{one['index']}/effects", head=0, query=1, count=3).json()
-    weights = sight(page, one["index"]).weights(batch=0, head=0, rows=1)
+    found = site.get(f"/api/runs/1/{one['index']}/effects", head=0, query=1, count=3).json()
+    weights = sight(site, one["index"]).weights(batch=0, head=0, rows=1)
     assert [row["weight"] for row in found["rows"]] == pytest.approx(weights.topk(3).values.tolist(), rel=1e-5)
     assert found["token"] == run["written"][1]
     assert found["probability"] == pytest.approx(run["likely"][1][0]["probability"], rel=1e-4)
     assert all(row["kl"] >= 0 for row in found["rows"])
-    alone = page.get(f"/api/runs/1/{one['index']}/effects", head=0, query=1, key=found["rows"][1]["key"]).json()["rows"]
+    alone = site.get(f"/api/runs/1/{one['index']}/effects", head=0, query=1, key=found["rows"][1]["key"]).json()["rows"]
     assert alone[0]["kl"] == pytest.approx(found["rows"][1]["kl"], rel=1e-3, abs=1e-9)
     # An arrow of the encoder has no word of its own: what changes is how likely the whole translation was.
     inside = next(one for one in run["attentions"] if one["role"] == "encoder")["index"]
-    likely = page.get(f"/api/runs/1/{inside}/effects", head=0, query=1, count=2).json()
+    likely = site.get(f"/api/runs/1/{inside}/effects", head=0, query=1, count=2).json()
     assert likely["rows"][0]["kl"] is None
     assert likely["value"] < 0
 
 
-def test_the_head_that_is_opened_first_is_the_one_that_see_shows(page, run):
+def test_the_head_that_is_opened_first_is_the_one_that_see_shows(site, run):
     from transom.cli.seen import Asked, seen
 
-    found = page.get("/api/runs/1/telling").json()
+    found = site.get("/api/runs/1/telling").json()
     assert run["attentions"][found["attention"]]["role"] == "cross"
     assert run["attentions"][found["attention"]]["name"] == found["layer"]
     here = seen(Asked(SENTENCE))
@@ -165,47 +151,47 @@ def test_the_head_that_is_opened_first_is_the_one_that_see_shows(page, run):
     )
 
 
-def test_the_head_of_a_trace_is_told_where_that_is_quick(page, monkeypatch):
-    trace = page.studio.runs["1"].trace
+def test_the_head_of_a_trace_is_told_where_that_is_quick(site, monkeypatch):
+    trace = site.studio.runs["1"].trace
     there = Page(Studio(trace=trace))
     assert there.get("/api/runs/1/telling").json()["why"] == "its arrows carry most, by weight · ‖value‖"
     monkeypatch.setattr("transom.serve.asking.QUICKLY_CARRIED", 3)
     assert there.get("/api/runs/1/telling").json() == {"attention": None}
 
 
-def test_heads_with_their_measures(page, run):
+def test_heads_with_their_measures(site, run):
     from transom.lens.measuring.measures import HEADS
 
-    found = page.get("/api/runs/1/heads").json()
+    found = site.get("/api/runs/1/heads").json()
     assert len(found["heads"]) == sum(one["heads"] for one in run["attentions"])
     assert list(found["measures"]) == list(HEADS)
     assert found["measures"]["entropy"] == {"spoken": "entropy (of log n)", "meaning": HEADS["entropy"].meaning}
 
 
-def test_how_far_the_heads_are_measured_is_told_and_they_are_measured_once(page, monkeypatch):
+def test_how_far_the_heads_are_measured_is_told_and_they_are_measured_once(site, monkeypatch):
     from transom.serve import asking
 
     measured, heads = [], asking.heads
     monkeypatch.setattr(asking, "heads", lambda run, job: measured.append(run) or heads(run, job))
     paths = ("measuring", "heads", "measuring")
-    first, found, again = page.asked(*(("GET", f"/api/runs/1/{path}", None) for path in paths))
+    first, found, again = site.asked(*(("GET", f"/api/runs/1/{path}", None) for path in paths))
     *shares, last = told(first)
     shares = [one["share"] for one in shares]
-    attentions = len(page.studio.runs["1"].trace)
+    attentions = len(site.studio.runs["1"].trace)
     assert shares == [round(done / attentions, 3) for done in range(1, attentions)], "a sentence is one band"
     assert last == {"ready": True}
-    assert found.json() == page.get("/api/runs/1/heads").json()
+    assert found.json() == site.get("/api/runs/1/heads").json()
     assert told(again) == [{"ready": True}]
     assert len(measured) == 2, "once for each desk"
 
 
-def test_the_run_to_take_away(page, tmp_path):
+def test_the_run_to_take_away(site, tmp_path):
     import transom
 
-    answer = page.get("/api/runs/1/trace")
+    answer = site.get("/api/runs/1/trace")
     path = tmp_path / "run.safetensors"
     path.write_bytes(answer.content)
-    assert transom.Trace.load(path).names == page.studio.runs["1"].trace.names
+    assert transom.Trace.load(path).names == site.studio.runs["1"].trace.names
     assert answer.headers["Content-Disposition"] == 'attachment; filename="run-1.safetensors"'
 
 
@@ -221,24 +207,24 @@ def test_the_run_to_take_away(page, tmp_path):
         ("/api/runs", {"txt": "a"}, "the body does not fit: Object contains unknown field `txt`; mend it"),
     ],
 )
-def test_what_does_not_fit_is_told(page, run, path, body, message, own_errors):
-    answer = page.get(path) if body is None else page.post(path, body)
+def test_what_does_not_fit_is_told(site, run, path, body, message, own_errors):
+    answer = site.get(path) if body is None else site.post(path, body)
     assert answer.status_code == 400
-    spoken = {"count": len(run["attentions"]), "runs": ", ".join(page.studio.runs)}
+    spoken = {"count": len(run["attentions"]), "runs": ", ".join(site.studio.runs)}
     assert answer.json() == {"error": message.format(**spoken)}
 
 
-def test_what_is_nowhere(page):
-    assert page.get("/api/nothing").status_code == 404
-    assert page.get("/../../etc/passwd").status_code == 404
+def test_what_is_nowhere(site):
+    assert site.get("/api/nothing").status_code == 404
+    assert site.get("/../../etc/passwd").status_code == 404
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_every_route_stands_behind_the_gate(page, route):
+def test_every_route_stands_behind_the_gate(site, route):
     path = route.path.replace("{run}", "1").replace("{attention:int}", "0").replace("{view}", "matrix")
 
     async def asked(headers):
-        transport = httpx.ASGITransport(built(Desk(page.studio), [HOST], TOKEN))
+        transport = httpx.ASGITransport(built(Desk(site.studio), [HOST], TOKEN))
         async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
             return (await client.request(route.method, path, headers=headers)).status_code
 
@@ -257,10 +243,10 @@ def test_every_route_is_in_its_page():
     assert rows == [f"| {route.method} | `{route.path}` | {route.about} |" for route in ROUTES]
 
 
-def test_an_attention_too_long_for_a_picture_is_told(page, run, monkeypatch):
+def test_an_attention_too_long_for_a_picture_is_told(site, run, monkeypatch):
     monkeypatch.setattr("transom.serve.asking.ALL_TRIED", 47)
     one = cross(run)
-    answer = page.get(f"/api/runs/1/{one['index']}/picture/steps", head=0)
+    answer = site.get(f"/api/runs/1/{one['index']}/picture/steps", head=0)
     assert answer.status_code == 400
     assert answer.json()["error"] == (
         f"a picture is drawn of at most 47 weights, but {one['name']} has queries={one['queries']} and"
@@ -268,16 +254,16 @@ def test_an_attention_too_long_for_a_picture_is_told(page, run, monkeypatch):
     )
 
 
-def test_the_steps_go_from_what_came_in_to_what_went_out(page, run):
+def test_the_steps_go_from_what_came_in_to_what_went_out(site, run):
     index = cross(run)["index"]
-    found = page.get(f"/api/runs/1/{index}/picture/steps", head=1).json()
+    found = site.get(f"/api/runs/1/{index}/picture/steps", head=1).json()
     names = [panel["title"].split(":")[0] for panel in found["panels"]]
     assert names[:5] == ["embedding", "at_embedding", "Q", "K", "V"]
     assert names[-3:] == ["sum", "joined", "output"]
-    name, model, kept = cross(run)["name"], page.studio.model, []
+    name, model, kept = cross(run)["name"], site.studio.model, []
     handle = model.model.get_submodule(name).register_forward_hook(lambda _, given, out: kept.append(out[0]))
-    model.run(page.studio.run("1").fed)
+    model.run(site.studio.run("1").fed)
     handle.remove()
     drawn = np.array(found["panels"][-1]["values"])
     assert np.allclose(drawn, kept[0][: len(drawn), : drawn.shape[1]].numpy(), rtol=1e-4, atol=1e-4)
-    assert page.get(f"/api/runs/1/{index}/picture/steps", head=99).status_code == 400
+    assert site.get(f"/api/runs/1/{index}/picture/steps", head=99).status_code == 400

@@ -4,35 +4,22 @@ from itertools import pairwise
 
 import pytest
 from model_folders import of_transom
+from serve.browsing import SENTENCE
 from serve.client import Page, told
 
 from transom.cli.any_model import opened
 from transom.serve.studio import Studio
 
-SENTENCE = "The cat sat on the mat."
 
-
-@pytest.fixture(scope="module")
-def page():
-    found = Page(Studio(model=opened()))
-    found.post("/api/runs", {"text": SENTENCE})
-    return found
-
-
-@pytest.fixture(scope="module")
-def run(page):
-    return page.get("/api/runs/1").json()
-
-
-def test_a_translation_is_told_token_by_token(page):
-    *tokens, last = told(page.post("/api/writing", {"text": SENTENCE}))
+def test_a_translation_is_told_token_by_token(site):
+    *tokens, last = told(site.post("/api/writing", {"text": SENTENCE}))
     run = last["run"]
     assert [one["token"] for one in tokens] == run["written"]
     texts = [one["text"] for one in tokens]
     assert texts[-1] == run["output"]
     assert all(later.startswith(earlier) for earlier, later in pairwise(texts))
-    assert page.get(f"/api/runs/{run['run']}").json() == run
-    failed = page.post("/api/writing", {"text": " "})
+    assert site.get(f"/api/runs/{run['run']}").json() == run
+    failed = site.post("/api/writing", {"text": " "})
     assert failed.text.startswith("event: failed\n")
     assert told(failed) == [{"error": "the text is empty, but there must be something to read; give a word or more"}]
 
@@ -56,16 +43,16 @@ def test_a_decoder_writes_on_token_by_token(tmp_path):
     assert beside[0]["kl"] == pytest.approx(0.0, abs=1e-6), "both read the same so far"
 
 
-def test_two_runs_beside_each_other(page, run):
-    other = page.post("/api/runs", {"text": "The dog sat on the mat."}).json()
-    found = page.get("/api/runs/1/beside", other=other["run"]).json()
+def test_two_runs_beside_each_other(site, run):
+    other = site.post("/api/runs", {"text": "The dog sat on the mat."}).json()
+    found = site.get("/api/runs/1/beside", other=other["run"]).json()
     assert [one["output"] for one in found["runs"]] == [run["output"], other["output"]]
     for place, one in enumerate((run, other)):
         for row, written in enumerate(one["written"]):
             side = found["rows"][row]["sides"][place]
             assert (side["reads"], side["writes"]) == (one["targets"][row], written)
             assert side["probability"] == pytest.approx(one["likely"][row][0]["probability"], rel=1e-4)
-    logits = [page.studio.model.run(page.studio.runs[number].fed)[0, 1].double() for number in ("1", other["run"])]
+    logits = [site.studio.model.run(site.studio.runs[number].fed)[0, 1].double() for number in ("1", other["run"])]
     one, two = (row.log_softmax(-1) for row in logits)
     assert found["rows"][1]["kl"] == pytest.approx(float((one.exp() * (one - two)).sum()), rel=1e-3)
-    assert page.get("/api/runs/1/beside", other="99").status_code == 400
+    assert site.get("/api/runs/1/beside", other="99").status_code == 400
