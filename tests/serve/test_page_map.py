@@ -147,6 +147,13 @@ DRAWN = """async ([rows, keys]) => { const { tiles } = document.querySelector("t
     return rows.map((row) => keys.map((key) => one(row, key))); }"""
 
 
+# What stands beside the map, and which part of it is in view.
+NAMED = """async () => { const map = document.querySelector("transom-map"), said = [], none = () => null;
+    const pen = { save: none, restore: none, translate: none, rotate: none, fillText: (words) => said.push(words) };
+    (await import("/maplabels.js")).labels(map, pen, false);
+    return { said, ...map.window() }; }"""
+
+
 def pinched(page, middle, before, after, there=None):
     """Two fingers, so far from their middle before and after, while the middle may go somewhere else."""
     there = there or middle
@@ -183,6 +190,13 @@ def test_two_fingers_zoom_and_one_moves_down_to_single_weights(browser, long_tra
         touch(page, (middle, middle), steps=0)
         said = page.locator("canvas + p").inner_text()
         assert said.startswith(f"row {row} w{row}, column {key} w{key}, weight "), "a touched cell is read"
+        named = page.evaluate(NAMED)
+        rows, keys = (
+            [f"w{one}" for one in range(3001) if named[first] <= one + 0.5 <= named[last]]
+            for first, last in (("upper", "lower"), ("left", "right"))
+        )
+        assert len(rows) > 2
+        assert named["said"] == rows + keys, "nothing is named whose middle is out of view"
         pinched(page, middle, 120, 15)
         assert seen(page, middle) == pytest.approx(found | {"scale": 72.0 / 8})
     finally:

@@ -18,14 +18,15 @@ export function numbers(map, pen, found) {
   }
 }
 
+// Of the rows and columns whose middle is in view: the others' names would stand outside.
 export function labels(map, pen, slanted) {
   const seen = map.window(), [rows, keys] = [rowWords(), keyWords()], style = getComputedStyle(map);
   pen.font = "13px system-ui";
   pen.textAlign = "right";
   pen.fillStyle = style.getPropertyValue("--from");
-  for (let row = Math.floor(seen.upper); row < seen.lower; row += 1) pen.fillText(rows[row] === undefined ? row : shown(rows[row]), Math.max(map.margin, map.px(0)) - 6, map.py(row + 0.5) + 4, map.margin - 8);
+  for (let row = Math.ceil(seen.upper - 0.5); row + 0.5 <= seen.lower; row += 1) pen.fillText(rows[row] === undefined ? row : shown(rows[row]), Math.max(map.margin, map.px(0)) - 6, map.py(row + 0.5) + 4, map.margin - 8);
   pen.fillStyle = style.getPropertyValue("--at");
-  for (let key = Math.floor(seen.left); key < seen.right; key += 1) {
+  for (let key = Math.ceil(seen.left - 0.5); key + 0.5 <= seen.right; key += 1) {
     pen.save();
     pen.translate(map.px(key + 0.5), Math.max(map.above, map.py(0)) - 6);
     if (slanted) pen.rotate(-0.7);
