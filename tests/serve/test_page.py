@@ -170,7 +170,7 @@ def hostile(tmp_path_factory, browser):
     half = len(SPELLED) // 2
     trace = transom.Trace(SPELLED[:half], SPELLED[half:])
     sizes = {"queries": len(SPELLED) - half, "keys": half}
-    Q, K, V = (torch.randn(1, 2, sizes[axis], 5) for axis in ("queries", "keys", "keys"))
+    Q, K, V = (torch.randn(1, 1, sizes[axis], 5) for axis in ("queries", "keys", "keys"))
     trace.add(f"decoder.{SPELLED[2]}.cross", transom.sight(Q, K, V))
     path = tmp_path_factory.mktemp("hostile") / "run.safetensors"
     trace.save(path)
@@ -182,11 +182,13 @@ def hostile(tmp_path_factory, browser):
 def test_hostile_tokens_are_shown_as_they_are_and_do_nothing(browser, hostile):
     served, trace = hostile
     with watched(browser, served.root) as page:
-        page.goto(served.address)
+        with page.expect_response(re.compile("/telling$")):
+            page.goto(served.address)
         page.wait_for_selector("svg .arrow")
         labels = trace.labels(trace.names[0])
         for side, words in (("from", labels.reads), ("at", labels.at)):
             assert page.locator(f"svg .{side} .word text").all_text_contents() == [short(word) for word in words]
+        assert page.locator("transom-choose .hint").count() == 0, "a head alone comes first among none"
         page.locator("#from-3").click()
         visit_all(page)
         assert trace.names[0] in page.locator("transom-heads tbody th").first.inner_text()

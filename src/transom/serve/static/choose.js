@@ -31,7 +31,7 @@ class Choose extends HTMLElement {
 
   telling() {
     const found = open.run.telling;
-    if (!found || found.attention !== state.now.attention || found.head !== state.now.head) return null;
+    if (!found || found.compared < 2 || found.attention !== state.now.attention || found.head !== state.now.head) return null;
     const among = attention().role === "cross" ? " from the target at the source" : "";
     return make("span", { class: "hint" }, `Of ${found.compared} heads${among}, this one comes first: ${found.why}.`);
   }
