@@ -28,7 +28,7 @@ class Served:
 
     def close(self):
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(10)
+        self.process.wait(60)  # it takes a second, on a machine that does nothing else
         self.process.stdout.close()
 
 
