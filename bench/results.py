@@ -9,11 +9,9 @@ figures that are kept.
 """
 
 import argparse
+import gzip
 import json
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +19,13 @@ import torch
 
 from bench.curves import means
 from bench.measuring.instruments import note
-from bench.questions import induction
+from bench.published import RESULTS, TOKENISED, Curves, Found, Result
+from transom.models import EncoderDecoder
 from transom.run.evaluate import evaluate
 from transom.run.journal import read as read_log
 from transom.run.progress import shown, spoken
 from transom.run.recipe import Recipe, read
+from transom.run.texts import ready, translated
 from transom.run.train import LOG, MODEL, train
 from transom.run.training import Callback, Step, Training
 from transom.show import draw
@@ -34,133 +34,6 @@ ROOT = Path(__file__).parents[1]
 CURVES, PAGE = ROOT / "docs" / "curves", ROOT / "docs" / "results.md"
 BEGIN, END = "<!-- the table: python -m bench.results --table -->", "<!-- end of the table -->"
 POINTS = 60  # of a curve, at most
-Curves = dict[str, list[tuple[int, float]]]
-
-
-@dataclass(frozen=True)
-class Found:
-    """What came of it: measures and how they were taken, the seconds of learning, curves and how to read them."""
-
-    measures: dict[str, float]
-    signature: str
-    seconds: float
-    threads: int
-    curves: Curves
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Result:
-    """A recipe or a command, the files it learns from and is judged on, and what is known of it elsewhere."""
-
-    what: str
-    recipe: str
-    judged_on: str
-    measure: str
-    published: str
-    files: dict[str, str | tuple[str, str]] = field(default_factory=dict)
-    last_word: dict[str, str | tuple[str, str]] = field(default_factory=dict)
-    settings: tuple[str, ...] = ()
-    beams: int = 4
-    also: tuple[str, ...] = ()  # measures that stand beside it in the table
-    work: Callable[[], Found] | None = None  # where there is no recipe to train by
-
-
-def sides(name: str) -> tuple[str, str]:
-    return f"multi30k/{name}.en.gz", f"multi30k/{name}.de.gz"
-
-
-def repeating() -> Found:
-    """Two layers of attention, and one, trained on repeated sequences: the question `induction` of the bench."""
-    begun = time.perf_counter()
-    found = induction.report()
-    measures = {
-        "accuracy": found["two layers"],
-        "accuracy of one layer": found["one layer"],
-        "highest induction": max(row["induction"] for row in found["heads"]),
-        "highest previous": max(row["previous"] for row in found["heads"]),
-    }
-    course = {
-        word: [(step["update"], round(step[word], 4)) for step in found["course"]]
-        for word in ("loss", "previous", "induction")
-    }
-    notes = (
-        "Loss in nats a token; of the strongest head, the weight on the token before and on what followed a copy.",
-    )
-    return Found(measures, "", time.perf_counter() - begun, torch.get_num_threads(), course, notes)
-
-
-RESULTS = {
-    "shakespeare_char": Result(
-        "characters of tiny Shakespeare, 4 layers of 128",
-        "recipes/shakespeare_char.toml",
-        "the last tenth, all of it once",
-        "loss",
-        "1.88, nanoGPT's README",
-        {"data.train": "tinyshakespeare/input.txt"},
-    ),
-    "shakespeare_large": Result(
-        "the same, 6 layers of 384, for an hour",
-        "recipes/shakespeare_large.toml",
-        "the last tenth, all of it once",
-        "loss",
-        "1.4697 after 5,000 updates, nanoGPT's README",
-        {"data.train": "tinyshakespeare/input.txt"},
-    ),
-    "multi30k": Result(
-        "Multi30k, English to German, Transformer-Tiny",
-        "recipes/multi30k.toml",
-        "test2016, 1,000 captions, beam 5, lower case",
-        "bleu",
-        "41.02 (tokenised), Wu et al. 2021",
-        {"data.train": sides("train"), "data.valid": sides("val")},
-        {"data.valid": sides("test_2016_flickr")},
-        beams=5,
-    ),
-    "en-fr": Result(
-        "Tatoeba, English to French: the translator that comes along",
-        "recipes/en-fr.toml",
-        "2,000 distinct English sentences, all their translations, beam 4",
-        "bleu",
-        "none",
-        {"data.train": "tatoeba-en-fr/en-fr.tsv.gz"},
-    ),
-    "sst2": Result(
-        "film reviews, good or bad, from nothing",
-        "recipes/sst2.toml",
-        "SST-2 dev, 872 sentences, one seed",
-        "accuracy",
-        "0.80–0.81, bags of words",
-        {"data.train": "sst2/train.txt"},
-        {"data.valid": "sst2/dev.txt"},
-    ),
-    "sst2-glove": Result(
-        "the same, from GloVe's vectors of 50 numbers",
-        "recipes/sst2-glove.toml",
-        "SST-2 dev, 872 sentences, one seed",
-        "accuracy",
-        "0.80–0.81, bags of words",
-        {"data.train": "sst2/train.txt", "vectors.file": "glove/glove.6B.50d.txt"},
-        {"data.valid": "sst2/dev.txt"},
-    ),
-    "reverse": Result(
-        "up to six letters backwards",
-        "recipes/reverse.toml",
-        "100 held-out pairs, beam 4",
-        "bleu",
-        "none",
-        settings=(f"data.train={ROOT}/recipes/reverse.tsv",),
-    ),
-    "induction": Result(
-        "two layers of attention alone go on with what is repeated",
-        "python -m bench induction",
-        "64 sequences that no training saw",
-        "accuracy",
-        "a cliff in the loss, a head above 0.9, one layer fails; Olsson et al. 2022",
-        also=("accuracy of one layer", "highest induction"),
-        work=repeating,
-    ),
-}
 
 
 def setting(key: str, files: str | tuple[str, str], data: Path) -> str:
@@ -212,9 +85,31 @@ def by_recipe(name: str, result: Result, options: argparse.Namespace) -> Found:
     seconds = trained(recipe)
     folder = Path(recipe.folder)
     found = evaluate(asked(result, name, options, last_word=True), folder / MODEL, result.beams, note)
+    measures = dict(found.numbers)
+    if result.moses:
+        measures[TOKENISED] = tokenised(result, folder / MODEL, options.data)
     threads = recipe.train.threads or torch.get_num_threads()
     notes = ("Loss in nats a token. While learning it holds label smoothing and dropout, held out neither.",)
-    return Found(found.numbers, found.how, seconds, threads, curves(read_log(folder / LOG)), notes)
+    return Found(measures, found.how, seconds, threads, curves(read_log(folder / LOG)), notes)
+
+
+def tokenised(result: Result, folder: Path, data: Path) -> float:
+    """BLEU over the tokens of Moses, in small letters: as it is published, not as sacreBLEU splits."""
+    from sacrebleu.metrics.bleu import BLEU
+    from sacremoses import MosesTokenizer
+
+    sources, targets = (
+        gzip.decompress((data / file).read_bytes()).decode().splitlines() for file in result.last_word["data.valid"]
+    )
+    found = ready(folder, "encoder_decoder")
+    assert isinstance(found.model, EncoderDecoder)
+    said = translated(found.model, found.tokenizer, sources, result.beams)
+    split = MosesTokenizer(lang=result.moses)
+    theirs, ours = (
+        [" ".join(split.tokenize(line.lower(), aggressive_dash_splits=True, escape=False)) for line in lines]
+        for lines in (targets, said)
+    )
+    return BLEU(tokenize="none", force=True).corpus_score(ours, [theirs]).score
 
 
 def kept(name: str, result: Result, options: argparse.Namespace) -> None:
