@@ -13,7 +13,7 @@ from transom.lessons.shelf import shipped
 from transom.show import Picture, draw
 
 FOLDER = Path(__file__).parent / "pictures"
-SENTENCE = "I know where she lives."
+SENTENCE = "We are going home."
 LAYER, HEAD = "decoder.blocks.2.cross", 0
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 

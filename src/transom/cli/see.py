@@ -59,7 +59,7 @@ def run(
 ) -> None:
     """See where a model looks in a text: the head that matters most, its strongest arrows and what they are worth.
 
-    Example: transom see "I know where she lives."
+    Example: transom see "We are going home."
 
     One head of a layer: transom see "The cat sat." --layer encoder.blocks.1 --head 3
 

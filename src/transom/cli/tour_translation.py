@@ -12,7 +12,7 @@ from transom.show.visible import visible
 if TYPE_CHECKING:
     from torch import Tensor
 
-SENTENCE = "I know where she lives."
+SENTENCE = "We are going home."  # of two dozen short ones tried, the one with the arrow that matters most
 SHADES = "░▒▓█"  # weights up to ¼, ½, ¾, 1
 
 
