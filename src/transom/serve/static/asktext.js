@@ -6,7 +6,7 @@ import { attempt, open, state } from "./state.js";
 import { taken } from "./taken.js";
 import { make, percent, shown } from "./words.js";
 
-const FIRST = "The little girl was reading an old book.", EMBEDDED = "the embedded translator";
+const FIRST = "We are going home.", EMBEDDED = "the embedded translator";
 const MOST_READ = 40, LONGEST = 400; // tokens and letters of a text that is told again
 
 class AskText extends HTMLElement {
