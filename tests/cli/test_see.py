@@ -119,7 +119,7 @@ def test_it_is_told_where_a_decoder_has_no_room_for_all_that_is_asked(folders, c
     folder = folders("transom", "decoder")
     one = opened(folder)
     room = one.longest - len(one.encode(TEXT).ids)
-    note = f"--generate asked for 1,009 tokens, but {folder} takes {one.longest} in all; it wrote {room}"
+    note = f"asked to write 1,009 tokens, {folder} has room for {room}: it takes {one.longest} in all"
     printed = said(capsys, TEXT, "--model", folder, "--generate", 1009, "--json")
     assert printed.err == f"transom: {note}\n"
     found = json.loads(printed.out)

@@ -36,6 +36,10 @@ def test_a_decoder_writes_on_token_by_token(tmp_path):
     assert run["written"] == model.strings([*ids[1:], *new])
     kept = Page(Studio(trace=there.studio.runs[run["run"]].trace)).get("/api/runs/1").json()
     assert kept["written"] == run["written"], "a trace has what was written last, where it was watched with it"
+    assert run["note"] is None
+    full = there.post("/api/runs", {"text": "the cat sat", "more": 256}).json()
+    room = f"{model.name} has room for {model.longest - len(ids)}: it takes {model.longest} in all"
+    assert full["note"] == f"asked to write 256 tokens, {room}"
     read = there.post("/api/runs", {"text": "the cat sat"}).json()
     assert (read["output"], len(read["tokens"])) == ("", len(ids))
     beside = there.get(f"/api/runs/{run['run']}/beside", other=read["run"]).json()["rows"]

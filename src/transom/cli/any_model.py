@@ -60,6 +60,16 @@ class AnyModel:
         """What a decoder writes after these tokens, greedily: so many at most, and no more than it takes."""
         raise NotImplementedError
 
+    def shortened(self, fed: Fed, new: list[int], wanted: int) -> str:
+        """That the model wrote less than was asked for, as it takes no more; nothing where it ended by itself."""
+        from transom.cli.given import many
+
+        full = self.longest is not None and len(fed.ids) + bool(new) >= self.longest  # its last token is not read
+        if len(new) >= wanted or not full:
+            return ""
+        room = f"{self.name} has room for {len(new)}: it takes {self.longest} in all"
+        return f"asked to write {many(wanted, 'token')}, {room}"
+
     def run(self, fed: Fed) -> "Tensor":
         """The model on it: logits, or vectors where it has no head for them."""
         raise NotImplementedError

@@ -114,7 +114,7 @@ def seen(asked: Asked) -> Seen:
     model = opened(asked.model, asked.text)
     tell_unknown(model.unknown_words(asked.text))
     fed, new = read(model, asked)
-    note = shortened(model, fed, new, asked)
+    note = model.shortened(fed, new, asked.generate)
     tell(note)
     trace = watched(model, fed, new)
     layers = wanted(trace, asked)
@@ -139,17 +139,6 @@ def read(model: "AnyModel", asked: Asked) -> tuple["Fed", list[int]]:
         raise Misfit(f"--generate writes on, which takes a decoder, but {model.name} is an {model.kind}; leave it out")
     new = model.continued(fed.ids, asked.generate)
     return model.fed([*fed.ids, *new[:-1]]), new  # the last token is predicted, and not read
-
-
-def shortened(model: "AnyModel", fed: "Fed", new: list[int], asked: Asked) -> str:
-    """That the model wrote less than was asked for, as it takes no more; nothing where it ended by itself."""
-    from transom.cli.given import many
-
-    full = model.longest is not None and len(fed.ids) + bool(new) >= model.longest  # its last token is not read
-    if len(new) >= asked.generate or not full:
-        return ""
-    room = f"{model.name} takes {model.longest} in all"
-    return f"--generate asked for {many(asked.generate, 'token')}, but {room}; it wrote {len(new)}"
 
 
 def watched(model: "AnyModel", fed: "Fed", new: list[int]) -> "Trace":

@@ -118,7 +118,7 @@ class Studio:
         self.count = 0
         self.forgotten: Callable[[str], None] = lambda number: None
         if trace is not None:
-            self.add(trace, words_of(trace) | {"text": None, "seconds": None})
+            self.add(trace, words_of(trace) | {"text": None, "seconds": None, "note": None})
 
     def add(self, trace: "Trace", said: dict[str, Any]) -> Run:
         self.count += 1
@@ -150,7 +150,9 @@ class Studio:
         last = self.model.strings(new[-1:])  # written, but not read
         with watch(self.model.model, tokens=[*fed.tokens, *last], targets=fed.targets or None) as trace:
             logits = self.model.run(fed)
-        return self.ran(trace, asked.text, fed, new, {"likely": self.likely(logits, fed), "seconds": since(began)})
+        note = self.model.shortened(fed, new, asked.more) or None
+        told_of = {"likely": self.likely(logits, fed), "seconds": since(began), "note": note}
+        return self.ran(trace, asked.text, fed, new, told_of)
 
     def ran(self, trace: "Trace", text: str, fed: Any, new: list[int], told: dict[str, Any] | None = None) -> Run:
         """A run of the model as it was watched; `told` has what is known of it besides."""
@@ -163,6 +165,7 @@ class Studio:
             "output": self.model.text(fed.target_ids[1:] or new),
             "likely": [],
             "seconds": None,
+            "note": None,
         }
         run = self.add(trace, said | (told or {}))
         run.fed = fed

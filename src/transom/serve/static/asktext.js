@@ -47,7 +47,8 @@ class AskText extends HTMLElement {
       two ? make("details", {}, make("summary", {}, "Compare with a translation of your own"), make("label", { for: "target" }, "What the decoder reads: "), this.target) : null);
     this.output = make("p", { class: "written", lang: inside ? "fr" : null, "aria-live": "polite", "aria-label": "What the model wrote" });
     this.next = make("p", { class: "hint" });
-    this.replaceChildren(this.form, this.output, this.next);
+    this.note = make("p", { class: "note", role: "status" });
+    this.replaceChildren(this.form, this.output, this.note, this.next);
   }
 
   // Run the text; one that still runs is left.
@@ -79,6 +80,7 @@ class AskText extends HTMLElement {
     if (this.of !== open.run.run && open.run.text) this.text.value = open.run.text;
     this.of = open.run.run;
     this.output.replaceChildren(make("span", { class: "given" }, this.more && open.run.output ? `${open.run.text} ` : ""), open.run.output ?? "");
+    this.note.textContent = open.run.note ?? "";
     this.likely();
   }
 
