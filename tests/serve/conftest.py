@@ -41,7 +41,7 @@ def page(browser, server):
 @pytest.fixture(scope="module")
 def site():
     """The routes, after one sentence."""
-    found = Page(Studio(model=opened()))
+    found = Page(Studio(opened()))
     found.post("/api/runs", {"text": SENTENCE})
     return found
 

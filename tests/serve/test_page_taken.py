@@ -37,7 +37,7 @@ def offline(browser, tmp_path):
 
 
 def test_a_copy_is_looked_around_in_without_a_server(offline):
-    studio = Studio(model=opened())
+    studio = Studio(opened())
     run = studio.look(AskRun(text="Where is she?"))
     there = offline(page(studio, run, Head(4, 3)).html)
     there.wait_for_selector("svg .arrow")

@@ -23,7 +23,7 @@ def sight(site, index):
 
 
 def test_a_sentence_comes_back_with_its_translation_and_all_attention(site, run):
-    config = site.studio.model.model.config
+    config = site.studio.runs["1"].model.model.config
     roles = [one["role"] for one in run["attentions"]]
     assert roles.count("encoder") == config.encoder_layers
     assert roles.count("decoder") == roles.count("cross") == config.decoder_layers
@@ -34,7 +34,7 @@ def test_a_sentence_comes_back_with_its_translation_and_all_attention(site, run)
         assert row[0]["token"] == word, "it wrote what it found likeliest"
         assert row[0]["probability"] >= row[1]["probability"]
     state = site.get("/api/state").json()
-    assert state["model"] == {"name": "the embedded translator", "kind": "encoder_decoder"}
+    assert state["models"] == [run["model"]] == [{"name": "the embedded translator", "kind": "encoder_decoder"}]
     assert state["runs"][0]["text"] == SENTENCE
 
 
@@ -260,7 +260,7 @@ def test_the_steps_go_from_what_came_in_to_what_went_out(site, run):
     names = [panel["title"].split(":")[0] for panel in found["panels"]]
     assert names[:5] == ["embedding", "at_embedding", "Q", "K", "V"]
     assert names[-3:] == ["sum", "joined", "output"]
-    name, model, kept = cross(run)["name"], site.studio.model, []
+    name, model, kept = cross(run)["name"], site.studio.runs["1"].model, []
     handle = model.model.get_submodule(name).register_forward_hook(lambda _, given, out: kept.append(out[0]))
     model.run(site.studio.run("1").fed)
     handle.remove()

@@ -29,7 +29,7 @@ OWN = ("/state", "/telling", "/overview", "/weights")  # told as the copy has th
 
 @pytest.fixture(scope="module")
 def client():
-    found = Client(Studio(model=opened()))
+    found = Client(Studio(opened()))
     found.post("/api/runs", {"text": SENTENCE})
     return found
 
@@ -75,7 +75,7 @@ def test_every_head_is_in_it_and_the_one_that_was_open_with_its_steps_and_effect
     heads = sum(one["heads"] for one in client.get("/api/runs/1").json()["attentions"])
     assert len(state["taken"]["maps"]) == heads
     assert set(state["taken"]["maps"].values()) == {0}
-    assert (state["model"], state["taken"]["attention"], state["taken"]["head"]) == (None, 4, 3)
+    assert (state["models"], state["taken"]["attention"], state["taken"]["head"]) == ([], 4, 3)
     assert state["taken"]["effects"] is True
     said = "In it: arrows and map of every head, every step of decoder.blocks.0.cross, head 3."
     assert state["taken"]["said"] == said

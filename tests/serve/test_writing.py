@@ -6,6 +6,7 @@ import pytest
 from model_folders import of_transom
 from serve.browsing import SENTENCE
 from serve.client import Page, told
+from serve.watched import watched
 
 from transom.cli.any_model import opened
 from transom.serve.studio import Studio
@@ -26,7 +27,7 @@ def test_a_translation_is_told_token_by_token(site):
 
 def test_a_decoder_writes_on_token_by_token(tmp_path):
     model = opened(of_transom("decoder", tmp_path / "decoder"))
-    there, ids = Page(Studio(model=model)), model.encode("the cat sat").ids
+    there, ids = Page(Studio(model)), model.encode("the cat sat").ids
     *tokens, last = told(there.post("/api/writing", {"text": "the cat sat", "more": 5}))
     new = model.continued(ids, 5)
     assert [one["token"] for one in tokens] == model.strings(new)
@@ -47,6 +48,29 @@ def test_a_decoder_writes_on_token_by_token(tmp_path):
     assert beside[0]["kl"] == pytest.approx(0.0, abs=1e-6), "both read the same so far"
 
 
+def test_the_model_is_chosen_by_its_name_and_a_trace_stands_beside_it(tmp_path):
+    first, second = opened(), opened(of_transom("decoder", tmp_path / "decoder"))
+    there = Page(Studio(first, second, trace=watched(["a", "b", "c"]), name="a file"))
+    state = there.get("/api/state").json()
+    assert [one["name"] for one in state["models"]] == [first.name, second.name]
+    assert [one["text"] for one in state["runs"]] == [None]
+    by_first, by_second = (
+        there.post("/api/runs", {"text": "the cat", "model": name}).json() for name in ("", second.name)
+    )
+    assert (by_first["model"]["name"], by_second["model"]["name"]) == (first.name, second.name)
+    assert by_second["tokens"] == second.strings(second.encode("the cat").ids)
+    assert there.get("/api/runs/1").json()["model"] is None
+    edges = {"edges": [{"layer": by_second["attentions"][0]["name"], "head": 0}]}
+    assert there.post("/api/runs/3/knock_out", edges).json()["change"] > 0
+    assert there.post("/api/runs/1/knock_out", edges).json()["error"] == (
+        "arrows are knocked out of a model that runs, but a trace is open; start with --model for that"
+    )
+    assert there.get("/api/runs/2/beside", other="3").json()["rows"] == [], "their words are not the same"
+    assert there.post("/api/runs", {"text": "the cat", "model": "none"}).json()["error"] == (
+        f"there is no model 'none' here; there are {first.name}, {second.name}"
+    )
+
+
 def test_two_runs_beside_each_other(site, run):
     other = site.post("/api/runs", {"text": "The dog sat on the mat."}).json()
     found = site.get("/api/runs/1/beside", other=other["run"]).json()
@@ -56,7 +80,9 @@ def test_two_runs_beside_each_other(site, run):
             side = found["rows"][row]["sides"][place]
             assert (side["reads"], side["writes"]) == (one["targets"][row], written)
             assert side["probability"] == pytest.approx(one["likely"][row][0]["probability"], rel=1e-4)
-    logits = [site.studio.model.run(site.studio.runs[number].fed)[0, 1].double() for number in ("1", other["run"])]
+    logits = [
+        site.studio.runs["1"].model.run(site.studio.runs[number].fed)[0, 1].double() for number in ("1", other["run"])
+    ]
     one, two = (row.log_softmax(-1) for row in logits)
     assert found["rows"][1]["kl"] == pytest.approx(float((one.exp() * (one - two)).sum()), rel=1e-3)
     assert site.get("/api/runs/1/beside", other="99").status_code == 400

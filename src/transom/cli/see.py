@@ -99,6 +99,7 @@ def looked(asked: "Asked", save: Path | None, page: Path | None) -> "Seen":
 def taken(found: "Seen") -> "Page":
     """The run as a page to take away, with the head open that was found."""
     from transom.serve.record import Head
+    from transom.serve.running import said_of
     from transom.serve.studio import Studio
     from transom.serve.taken import page
 
@@ -107,8 +108,8 @@ def taken(found: "Seen") -> "Page":
         studio = Studio(trace=found.trace, name=found.model)
         return page(studio, studio.run("1"), head)
     model, fed, new = found.ran
-    studio = Studio(model=model)
-    return page(studio, studio.ran(found.trace, found.text, fed, new), head)
+    studio = Studio(model)
+    return page(studio, studio.add(found.trace, said_of(model, found.text, fed, new), model, fed), head)
 
 
 def show(found: "Seen", way: "StepsAsked | None", files: list[Path | None], as_json: bool, everything: bool) -> None:

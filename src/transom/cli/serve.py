@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def run(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A trace, a replay or a lesson.")] = None,
     model: Annotated[
-        str | None,
-        typer.Option("--model", help="A folder, or a local Hugging Face id; else English to French."),
+        list[str] | None,
+        typer.Option("--model", help="A folder, or a local Hugging Face id; several to choose from, if repeated."),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8460,
@@ -29,6 +29,8 @@ def run(
     """A page to look around inside attention, on this machine only: type a text, or open a file.
 
     Example: transom serve run.safetensors
+
+    To type into models of your own: transom serve --model out/mine/model --model out/other/model
     """
     from transom.serve.server import LOOPBACK, bound, serve
 
@@ -38,29 +40,29 @@ def run(
             " its token only to those who may"
         )
     bound(host, port).close()  # a port that is taken is told before anything is loaded
-    serve(opened_studio(file, model), host, port, lambda address: tell(address, browser, as_json))
+    serve(opened_studio(file, model or []), host, port, lambda address: tell(address, browser, as_json))
 
 
-def opened_studio(file: Path | None, model: str | None) -> "Studio":
-    """What the page shows: a trace, or a model to run, with a lesson or a replay beside it."""
+def opened_studio(file: Path | None, models: list[str]) -> "Studio":
+    """What the page shows: models to run, the translator inside among them, and a trace, a lesson or a replay; of a
+    trace alone, no model."""
+    from transom.cli.any_model import opened
     from transom.serve.studio import Studio
 
     if file is not None and file.suffix != ".toml" and not is_replay(file):
         import transom
 
-        return Studio(trace=transom.Trace.load(file), name=file.name)
-    from transom.cli.any_model import opened
-
-    runs = opened(model)
+        return Studio(*map(opened, models), trace=transom.Trace.load(file), name=file.name)
+    runs = [opened(name) for name in [*models, None]]
     if file is None:
-        return Studio(model=runs)
+        return Studio(*runs)
     if file.suffix == ".toml":
         from transom.lessons import read
 
-        return Studio(model=runs, lesson=read(file))
+        return Studio(*runs, lesson=read(file))
     from transom.lens.replay import Replay
 
-    return Studio(model=runs, replay=Replay.load(file))
+    return Studio(*runs, replay=Replay.load(file))
 
 
 def is_replay(file: Path) -> bool:

@@ -86,23 +86,23 @@ def picture(studio: "Studio", run: "Run", index: int, view: str, asked: AskPictu
             " look at it on the map"
         )
     labels = run.trace.labels(name)
-    options: dict[str, Any] = {"layer": name, "head": asked.head, "model": studio.name}
+    options: dict[str, Any] = {"layer": name, "head": asked.head, "model": run.model.name if run.model else studio.name}
     options |= {"tokens": labels.reads, "at": labels.at, "token": asked.token}
     if view == "steps":
-        options["origin"] = made_from(studio, run, name, sight, asked.head)
+        options["origin"] = made_from(run, name, sight, asked.head)
     takes = options_of(VIEWS[view])
     told = {name: value for name, value in options.items() if name in takes and value is not None}
     drawn = draw(view, run.trace if view in OF_ALL else sight, **told)
     return Answer(lowered(drawn, asked.format), KINDS[asked.format], disposition(view, asked.format))
 
 
-def made_from(studio: "Studio", run: "Run", name: str, sight: "Sight", head: int | None) -> Any:
+def made_from(run: "Run", name: str, sight: "Sight", head: int | None) -> Any:
     """What a head was made from, by running the model again; None of a trace, which has no model."""
     from transom.lens.asking.origin import origin
 
-    if studio.model is None or run.fed is None:
+    if run.model is None:
         return None
-    return origin(studio.model.model, lambda: studio.model.run(run.fed), name, sight, head or 0)
+    return origin(run.model.model, lambda: run.model.run(run.fed), name, sight, head or 0)
 
 
 def lowered(drawn: Any, kind: str) -> bytes:
@@ -116,11 +116,11 @@ def disposition(view: str, kind: str) -> dict[str, str]:
     return {} if kind == "json" else {"Content-Disposition": f'attachment; filename="{view}.{kind}"'}
 
 
-def effects(studio: "Studio", run: "Run", index: int, asked: AskEffects, job: "Job") -> dict[str, Any]:
+def effects(run: "Run", index: int, asked: AskEffects, job: "Job") -> dict[str, Any]:
     """The strongest arrows of one row with weight, norm, contribution, and the real effect of taking each out."""
     from transom.lens.asking.effect import effect
 
-    model, fed = runnable(studio, run)
+    model, fed = runnable(run)
     name, sight = run.attention(index)
     labels = run.trace.labels(name)
     weights = sight.weights(batch=0, head=asked.head, rows=asked.query)
@@ -140,12 +140,12 @@ def effects(studio: "Studio", run: "Run", index: int, asked: AskEffects, job: "J
     return told | {"token": token, "from": labels.reads[asked.query]}
 
 
-def telling(studio: "Studio", run: "Run", job: "Job") -> dict[str, Any]:
+def telling(run: "Run", job: "Job") -> dict[str, Any]:
     """The head to look at first, by the rule of `transom see`; of a long trace without its model there is none."""
     from transom.lens.asking.matter import most_telling, told_first
 
     first = told_first(run.trace)
-    model, inputs = (studio.model.model, run.fed.inputs) if run.fed is not None else (None, None)
+    model, inputs = (run.model.model, run.fed.inputs) if run.model is not None else (None, None)
     if model is None and sum(prod(sight.problem.whole) for sight in first) > QUICKLY_CARRIED:
         return {"attention": None}
     found = most_telling(model, inputs, first, lambda done, of: job.wanted())

@@ -9,24 +9,24 @@ from transom.serve.fields import AskKnockOut
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from transom.serve.studio import Run, Studio
+    from transom.serve.studio import Run
 
 MOVED = 8  # words whose probability changed most
 
 
-def runnable(studio: "Studio", run: "Run") -> tuple[Any, Any]:
-    if studio.model is None or run.fed is None:
+def runnable(run: "Run") -> tuple[Any, Any]:
+    if run.model is None:
         raise Misfit("arrows are knocked out of a model that runs, but a trace is open; start with --model for that")
-    return studio.model, run.fed
+    return run.model, run.fed
 
 
-def knocked_out(studio: "Studio", run: "Run", asked: AskKnockOut) -> dict[str, Any]:
+def knocked_out(run: "Run", asked: AskKnockOut) -> dict[str, Any]:
     """The run again without some edges: what was likely next before and after, row by row, where it changed."""
     import torch
 
     from transom.lens.asking.knock_out import knock_out
 
-    model, fed = runnable(studio, run)
+    model, fed = runnable(run)
     edges = [(edge.layer, edge.head, edge.query, edge.key) for edge in asked.edges]
     before = model.run(fed)
     with knock_out(model.model, edges=edges, how=asked.how):
@@ -52,25 +52,25 @@ def apart(first: "Tensor", second: "Tensor") -> "Tensor":
     return (first * (first.clamp_min(1e-30).log() - second.clamp_min(1e-30).log())).sum(dim=-1)
 
 
-def beside(studio: "Studio", run: "Run", other: "Run") -> dict[str, Any]:
+def beside(run: "Run", other: "Run") -> dict[str, Any]:
     """What came out of two runs, row by row: what each read, wrote, and how sure of it the model was."""
     pair = (run, other)
     told = {"runs": [{"run": one.number, "text": one.said["text"], "output": one.said["output"]} for one in pair]}
-    if studio.model is None or studio.model.kind == "encoder" or any(one.fed is None for one in pair):
+    if run.model is None or run.model.kind == "encoder" or other.model is not run.model:
         return told | {"rows": []}
-    shares = [studio.model.run(one.fed)[0].float().softmax(dim=-1) for one in pair]
+    shares = [run.model.run(one.fed)[0].float().softmax(dim=-1) for one in pair]
     both = min(map(len, shares))
     gap = apart(shares[0][:both], shares[1][:both]).tolist()
-    sides = [side(studio, one, share) for one, share in zip(pair, shares, strict=True)]
+    sides = [side(one, share) for one, share in zip(pair, shares, strict=True)]
     rows = zip_longest(*sides, gap)
     return told | {"rows": [{"row": row, "sides": [a, b], "kl": kl} for row, (a, b, kl) in enumerate(rows)]}
 
 
-def side(studio: "Studio", run: "Run", shares: "Tensor") -> list[dict[str, Any]]:
+def side(run: "Run", shares: "Tensor") -> list[dict[str, Any]]:
     """Of one run: what each row read, the token that followed (or else the likeliest), and its probability."""
     fed = run.fed
     following = [*(fed.target_ids or fed.ids)[1:]]
     following += shares[len(following) :].argmax(dim=-1).tolist()
     chances = shares[range(len(following)), following].tolist()
-    words = zip(fed.targets or fed.tokens, studio.model.strings(following), chances, strict=True)
+    words = zip(fed.targets or fed.tokens, run.model.strings(following), chances, strict=True)
     return [{"reads": reads, "writes": writes, "probability": chance} for reads, writes, chance in words]

@@ -19,6 +19,7 @@ class AskRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     decoder is to write on."""
 
     text: Text
+    model: Name = ""  # one of those that are open; unless given, the first
     target: Text | None = None
     more: Annotated[int, msgspec.Meta(ge=0, le=256)] = 0
 

@@ -34,7 +34,7 @@ class Record:
         self.studio, self.run, self.job = studio, run, job
         self.base = f"/api/runs/{run.number}"
         self.answers: dict[str, Answer] = {}
-        self.telling = asking.telling(studio, run, job) if chosen is None else {"attention": None}
+        self.telling = asking.telling(run, job) if chosen is None else {"attention": None}
         self.chosen = chosen or (first_of(run) if self.telling["attention"] is None else Head(*place(self.telling)))
         self.maps: dict[Head, int] = {}
         self.left = MOST_BYTES
@@ -42,7 +42,8 @@ class Record:
         for head in self.in_order():
             self.add_head(head)
         self.steps, self.effects = self.add_steps(), self.add_effects()
-        self.json("/api/state", self.studio.told() | {"model": None, "runs": self.listed(), "taken": self.said()})
+        name = {"name": self.run.model.name} if self.run.model else {}
+        self.json("/api/state", self.studio.told() | {"models": [], "runs": self.listed(), "taken": self.said()} | name)
 
     def json(self, path: str, data: Any) -> None:
         self.answers[path] = Answer(json.dumps(data, allow_nan=False).encode(), "application/json")
@@ -99,11 +100,11 @@ class Record:
         """What each of its strongest arrows is for, while there is a model that can be run without them."""
         index, head = self.chosen
         queries, keys = self.run.attention(index)[1].problem.whole[2:]
-        if self.studio.model is None or self.run.fed is None or max(queries, keys) > DRAWN:
+        if self.run.model is None or max(queries, keys) > DRAWN:
             return False
         for row in range(queries):
             asked = AskEffects(head=head, query=row)
-            found = asking.effects(self.studio, self.run, index, asked, self.job)
+            found = asking.effects(self.run, index, asked, self.job)
             self.json(f"{self.base}/{index}/effects?head={head}&query={row}", found)
         return True
 

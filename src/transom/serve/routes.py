@@ -168,25 +168,25 @@ async def picture(desk: Desk, request: "Request") -> Answer:
 async def knock_out(desk: Desk, request: "Request") -> Answer:
     asked = from_body(AskKnockOut, await request.body())
     run = desk.run(request)
-    return as_json(await desk.done(request, lambda job: comparing.knocked_out(desk.studio, run, asked)))
+    return as_json(await desk.done(request, lambda job: comparing.knocked_out(run, asked)))
 
 
 async def beside(desk: Desk, request: "Request") -> Answer:
     asked = from_query(AskBeside, request.query_params.multi_items())
     run, other = desk.run(request), desk.studio.run(asked.other)
-    return as_json(await desk.done(request, lambda job: comparing.beside(desk.studio, run, other)))
+    return as_json(await desk.done(request, lambda job: comparing.beside(run, other)))
 
 
 async def effects(desk: Desk, request: "Request") -> Answer:
     run, index = desk.run(request), request.path_params["attention"]
     asked = from_query(AskEffects, request.query_params.multi_items())
     question = (run.number, "effects", index, msgspec.structs.astuple(asked))
-    return await desk.kept(request, question, lambda job: as_json(asking.effects(desk.studio, run, index, asked, job)))
+    return await desk.kept(request, question, lambda job: as_json(asking.effects(run, index, asked, job)))
 
 
 async def telling(desk: Desk, request: "Request") -> Answer:
     run = desk.run(request)
-    return await desk.kept(request, (run.number, "telling"), lambda job: as_json(asking.telling(desk.studio, run, job)))
+    return await desk.kept(request, (run.number, "telling"), lambda job: as_json(asking.telling(run, job)))
 
 
 async def page(desk: Desk, request: "Request") -> Answer:

@@ -1,12 +1,12 @@
-"""What is open on the page: a model that can be run, the last few runs, and each run's attentions as plain data."""
+"""What is open on the page: models that can be run, the last few runs, and each run's attentions as plain data."""
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from transom.names import Misfit
 from transom.serve.fields import AskRun
+from transom.serve.running import Told, watched
 
 if TYPE_CHECKING:
     from transom.lens import Sight, Trace
@@ -15,12 +15,10 @@ if TYPE_CHECKING:
     from transom.lens.replay import Replay
     from transom.lessons import Lesson
 
-Told = Callable[[dict[str, Any]], object]
 MOST_RUNS = 8
 MOST_PYRAMIDS = 8
 MOST_NUMBERS = 2**26  # of all floors of a run's maps together
 ALL_TRIED = 2**24  # weights of a head up to which a picture is drawn of it: that tries every row of its receipt
-LIKELY = 5  # of the words that could come next, so many are told
 
 
 class Run:
@@ -30,6 +28,7 @@ class Run:
         self.number, self.trace, self.said = number, trace, said
         self.receipts = [proof(name, sight) for name, sight in trace.seen]
         self.pyramids: OrderedDict[tuple[int, int], Pyramid] = OrderedDict()
+        self.model: Any = None  # that ran, and what it was fed; a trace has neither
         self.fed: Any = None
 
     def attention(self, index: int) -> tuple[str, "Sight"]:
@@ -57,7 +56,7 @@ class Run:
     def told(self) -> dict[str, Any]:
         """The run as JSON: its words, and what attentions there are."""
         listed = [attention_told(self.trace, index, receipt) for index, receipt in enumerate(self.receipts)]
-        return {"run": self.number, **self.said, "attentions": listed}
+        return {"run": self.number, "model": named(self.model), **self.said, "attentions": listed}
 
 
 def proof(name: str, sight: "Sight") -> "Receipt":
@@ -102,27 +101,31 @@ def predicted(trace: "Trace", name: str) -> list[str | None] | None:
 
 
 class Studio:
-    """A model, if one is open, and the runs (a trace is the first of them); a lesson or a replay may be open too."""
+    """Models to choose from, if any are open, and the runs (a trace is the first of them); a lesson or a replay may be
+    open too."""
 
     def __init__(
         self,
-        model: Any = None,
+        *models: Any,
         trace: "Trace | None" = None,
         lesson: "Lesson | None" = None,
         replay: "Replay | None" = None,
         name: str = "",
     ) -> None:
-        self.model, self.lesson, self.replay = model, lesson, replay
-        self.name = name or (model.name if model is not None else "a trace")
+        self.models = {one.name: one for one in models}
+        self.lesson, self.replay = lesson, replay
+        self.name = name or next(iter(self.models), "a trace")
         self.runs: OrderedDict[str, Run] = OrderedDict()
         self.count = 0
         self.forgotten: Callable[[str], None] = lambda number: None
         if trace is not None:
             self.add(trace, words_of(trace) | {"text": None, "seconds": None, "note": None})
 
-    def add(self, trace: "Trace", said: dict[str, Any]) -> Run:
+    def add(self, trace: "Trace", said: dict[str, Any], model: Any = None, fed: Any = None) -> Run:
+        """A run as it was watched; of a trace from a file there is no model, nor what it was fed."""
         self.count += 1
         run = self.runs[str(self.count)] = Run(str(self.count), trace, said)
+        run.model, run.fed = model, fed
         while len(self.runs) > MOST_RUNS:
             gone, _ = self.runs.popitem(last=False)
             self.forgotten(gone)
@@ -134,71 +137,28 @@ class Studio:
         return self.runs[number]
 
     def look(self, asked: AskRun, told: Told | None = None) -> Run:
-        """Run the model on a text and keep all of its attention; `told` hears each token as soon as it is written."""
-        from transom.lens import watch
+        """Run a model on a text and keep all of its attention; `told` hears each token as soon as it is written."""
+        model = self.chosen(asked.model)
+        trace, said, fed = watched(model, asked, told)
+        return self.add(trace, said, model, fed)
 
-        if self.model is None:
+    def chosen(self, name: str) -> Any:
+        """The model of that name; unless one is named, the first."""
+        if not self.models:
             raise Misfit("a trace is open, and no model to run; start transom serve with --model for that")
-        began, ids = time.perf_counter(), []
-
-        def wrote(token: int) -> None:
-            ids.append(token)
-            if told is not None:
-                told({"token": self.model.strings([token])[0], "text": self.model.text(ids)})
-
-        fed, new = self.read(asked, wrote)
-        last = self.model.strings(new[-1:])  # written, but not read
-        with watch(self.model.model, tokens=[*fed.tokens, *last], targets=fed.targets or None) as trace:
-            logits = self.model.run(fed)
-        note = self.model.shortened(fed, new, asked.more) or None
-        told_of = {"likely": self.likely(logits, fed), "seconds": since(began), "note": note}
-        return self.ran(trace, asked.text, fed, new, told_of)
-
-    def ran(self, trace: "Trace", text: str, fed: Any, new: list[int], told: dict[str, Any] | None = None) -> Run:
-        """A run of the model as it was watched; `told` has what is known of it besides."""
-        last = self.model.strings(new[-1:])
-        said = {
-            "text": text,
-            "tokens": fed.tokens,
-            "targets": fed.targets,
-            "written": fed.written or ([*fed.tokens[1:], *last] if self.model.kind == "decoder" else []),
-            "output": self.model.text(fed.target_ids[1:] or new),
-            "likely": [],
-            "seconds": None,
-            "note": None,
-        }
-        run = self.add(trace, said | (told or {}))
-        run.fed = fed
-        return run
-
-    def read(self, asked: AskRun, wrote: Callable[[int], object]) -> tuple[Any, list[int]]:
-        """The text as the model takes it, with what it writes; and the tokens that a decoder wrote on."""
-        fed = self.model.encode(asked.text, asked.target, wrote)
-        if not asked.more:
-            return fed, []
-        new = self.model.continued(fed.ids, asked.more, wrote)
-        return self.model.fed([*fed.ids, *new[:-1]]), new
-
-    def likely(self, logits: Any, fed: Any) -> list[list[dict[str, Any]]]:
-        """For each row of a model that writes, the words it found likeliest to come next."""
-        if self.model.kind == "encoder":
-            return []
-        top = logits[0].float().softmax(dim=-1).topk(min(LIKELY, logits.shape[-1]))
-        words = [self.model.strings(row) for row in top.indices.tolist()]
-        return [
-            [{"token": word, "probability": share} for word, share in zip(row, shares, strict=True)]
-            for row, shares in zip(words, top.values.tolist(), strict=True)
-        ]
+        if name and name not in self.models:
+            raise Misfit(f"there is no model {name!r:.80} here; there are {', '.join(self.models)}")
+        return self.models[name or next(iter(self.models))]
 
     def told(self) -> dict[str, Any]:
         """What is open, as JSON."""
-        model = None if self.model is None else {"name": self.model.name, "kind": self.model.kind}
+        models = [named(one) for one in self.models.values()]
         opened = {"lesson": self.lesson is not None, "replay": self.replay is not None}
-        return {"name": self.name, "model": model, **opened, "runs": [summary(run) for run in self.runs.values()]}
+        return {"name": self.name, "models": models, **opened, "runs": [summary(run) for run in self.runs.values()]}
 
 
-def since(began: float) -> float:
-    return round(time.perf_counter() - began, 4)
+def named(model: Any) -> dict[str, str] | None:
+    return None if model is None else {"name": model.name, "kind": model.kind}
 
 
 def summary(run: Run) -> dict[str, Any]:

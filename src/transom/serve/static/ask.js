@@ -16,8 +16,8 @@ export class Asked {
 
   async show() {
     const { run, attention: index, head, row, key } = state.now, one = attention();
-    const running = Boolean(open.studio?.model);
-    if (!running && !taken) { this.place.replaceChildren(make("p", { class: "hint" }, "A trace is open: its arrows can be seen, but nothing can be run again without them.")); return; }
+    const running = Boolean(open.run?.model) && !taken;
+    if (!running && !taken) { this.place.replaceChildren(make("p", { class: "hint" }, "This run is a trace: its arrows can be seen, but nothing can be run again without them.")); return; }
     const off = running ? make("button", { onclick: () => this.knock([{ layer: one.name, head }], `all of head ${head}`) }, `Switch off head ${head}`) : null;
     if (row === null || key === null) { this.result = null; this.place.replaceChildren(make("h2", {}, "Does it matter?"), make("p", { class: "hint" }, running ? "Choose an arrow to take it out alone, or:" : "Choose an arrow to read its numbers."), off ?? ""); return; }
     const found = await attempt(() => get(`/api/runs/${run}/${index}/weights`, { head, first_row: row, first_key: key, rows: 1, keys: 1 }));

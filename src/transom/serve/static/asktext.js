@@ -1,6 +1,6 @@
 // <transom-ask-text>: a sentence to run, and what the model writes, while it writes it.
 
-import { stream } from "./api.js";
+import { get, stream } from "./api.js";
 import { opened } from "./opening.js";
 import { attempt, open, state } from "./state.js";
 import { taken } from "./taken.js";
@@ -17,10 +17,11 @@ class AskText extends HTMLElement {
   disconnectedCallback() { this.off.forEach((off) => off()); this.leaving?.abort(); }
 
   show() {
-    const model = open.studio?.model;
+    const model = this.chosen ?? open.studio?.models[0];
     if (taken) { this.copy(); return; }
     if (!model) { this.replaceChildren(make("p", { class: "hint" }, `Looking at ${open.studio?.name ?? "a trace"}; start transom serve without it to type sentences.`)); return; }
     if (!this.form) this.build(model);
+    this.earlier();
     if (open.run) this.told();
     else if (!open.studio.runs.length && !open.studio.lesson && !open.studio.replay) this.run();
   }
@@ -32,10 +33,11 @@ class AskText extends HTMLElement {
     this.replaceChildren(make("p", { class: "hint" }, `${open.studio.name} read: ${text.slice(0, LONGEST)}${more}`), ...said);
   }
 
-  build(model) {
+  build(model, text = FIRST) {
     const two = model.kind === "encoder_decoder", inside = model.name === EMBEDDED;
     this.text = make("textarea", { rows: 2, id: "text", maxlength: 20000, spellcheck: "false" });
-    this.text.value = FIRST;
+    this.text.value = text;
+    this.runs = make("label", { hidden: true });
     this.text.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); this.form.requestSubmit(); } });
     this.target = two ? make("input", { id: "target", placeholder: "the model writes its own" }) : null;
     this.more = model.kind === "decoder" ? make("input", { id: "more", type: "number", min: 0, max: 256, value: 12 }) : null;
@@ -43,12 +45,28 @@ class AskText extends HTMLElement {
     this.stop = make("button", { type: "button", hidden: true, onclick: () => this.leaving.abort() }, "Stop");
     this.form = make("form", { class: "card", onsubmit: (event) => { event.preventDefault(); this.run(); } },
       make("label", { for: "text" }, inside ? "Your sentence, in English for the translator inside:" : "Your text:"), this.text,
-      make("div", { class: "row" }, make("button", { class: "main", type: "submit" }, label), this.stop, this.more ? make("label", { for: "more" }, "tokens to write on ", this.more) : null, make("span", { class: "hint" }, `${model.name}; Ctrl+Enter does the same`)),
+      make("div", { class: "row" }, make("button", { class: "main", type: "submit" }, label), this.stop, this.more ? make("label", { for: "more" }, "tokens to write on ", this.more) : null, this.models(model), make("span", { class: "hint" }, "Ctrl+Enter does the same"), this.runs),
       two ? make("details", {}, make("summary", {}, "Compare with a translation of your own"), make("label", { for: "target" }, "What the decoder reads: "), this.target) : null);
     this.output = make("p", { class: "written", lang: inside ? "fr" : null, "aria-live": "polite", "aria-label": "What the model wrote" });
     this.next = make("p", { class: "hint" });
     this.note = make("p", { class: "note", role: "status" });
     this.replaceChildren(this.form, this.output, this.note, this.next);
+  }
+
+  // Which model is to run; with one alone there is nothing to choose.
+  models(now) {
+    const { models } = open.studio;
+    if (models.length < 2) return make("span", { class: "hint" }, `${now.name};`);
+    const choose = (event) => { this.chosen = models[event.target.selectedIndex]; this.build(this.chosen, this.text.value); this.earlier(); this.form.querySelector("#model").focus(); };
+    return make("label", {}, "Model ", make("select", { id: "model", onchange: choose }, models.map((one) => make("option", { selected: one === now }, one.name))));
+  }
+
+  // The runs so far, to go back to one.
+  async earlier() {
+    const { runs } = (await attempt(() => get("/api/state"))) ?? { runs: [] };
+    this.runs.hidden = runs.length < 2;
+    this.runs.replaceChildren("Run ", make("select", { id: "run", onchange: (event) => state.set({ run: event.target.value }) },
+      runs.map((one) => make("option", { value: one.run, selected: one.run === open.run?.run }, `${one.run}: ${(one.text ?? open.studio.name).slice(0, 28)}`))));
   }
 
   // Run the text; one that still runs is left.
@@ -59,7 +77,7 @@ class AskText extends HTMLElement {
     this.next.textContent = "";
     this.write("");
     await attempt(async () => {
-      const asked = { text: this.text.value, target: this.target?.value || null, more: Number(this.more?.value || 0) };
+      const asked = { text: this.text.value, model: (this.chosen ?? open.studio.models[0]).name, target: this.target?.value || null, more: Number(this.more?.value || 0) };
       const { run } = await stream("/api/writing", {}, (said) => { if (this.leaving === mine) this.write(said.text); }, mine.signal, asked);
       if (this.leaving !== mine) return; // another text was run meanwhile
       state.set({ row: null, key: null });
