@@ -27,6 +27,12 @@ def build(monkeypatch):
     return module
 
 
+@pytest.fixture(autouse=True)
+def not_required(monkeypatch):
+    """As it is for most people: where the whole check runs, an engine that cannot be compiled is an error."""
+    monkeypatch.delenv("TRANSOM_REQUIRE_NATIVE", raising=False)
+
+
 @pytest.fixture
 def compiler(tmp_path, monkeypatch):
     """Puts a script in the place of the compiler."""
