@@ -33,9 +33,10 @@ class Served:
 
 
 @contextmanager
-def watched(browser, root):
+def watched(browser, root, offline=False):
     """A page that remembers everything it should not do, and has done nothing of it in the end."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
+    size = {"width": 1200, "height": 900}
+    context = browser.new_context(viewport=size, reduced_motion="reduce", offline=offline)
     opened = context.new_page()
     opened.wrong = []
     opened.on("dialog", lambda dialog: (opened.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))

@@ -2,6 +2,7 @@
 
 import pytest
 from serve.browsing import now
+from serve.browsing import watched as opening
 from serve.watched import watched
 from show.hostile import PAYLOADS
 
@@ -17,23 +18,15 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def offline(browser, tmp_path):
-    """Opens a page from a file, in a browser that remembers everything it should not do."""
-    context = browser.new_context(viewport={"width": 1100, "height": 900}, reduced_motion="reduce", offline=True)
-    found = context.new_page()
-    found.wrong = []
-    found.on("dialog", lambda dialog: (found.wrong.append(dialog.message), dialog.dismiss()))
-    found.on("console", lambda said: found.wrong.append(said.text))
-    found.on("pageerror", lambda error: found.wrong.append(str(error)))
-    found.on("request", lambda asked: None if asked.url.startswith("file:") else found.wrong.append(asked.url))
+    """Opens a page from a file, without a network."""
+    with opening(browser, "file:", offline=True) as found:
 
-    def open_page(html):
-        (tmp_path / "page.html").write_text(html, encoding="utf-8")
-        found.goto((tmp_path / "page.html").as_uri())
-        return found
+        def open_page(html):
+            (tmp_path / "page.html").write_text(html, encoding="utf-8")
+            found.goto((tmp_path / "page.html").as_uri())
+            return found
 
-    yield open_page
-    context.close()
-    assert found.wrong == []
+        yield open_page
 
 
 def test_a_copy_is_looked_around_in_without_a_server(offline):

@@ -10,12 +10,10 @@ import types
 
 import numpy as np
 import pytest
-from serve.client import Page as Client
 from serve.watched import watched
 
 import transom
 from transom.cli import main
-from transom.cli.any_model import opened
 from transom.names import Misfit
 from transom.serve import one_file, record
 from transom.serve.record import Head, Record
@@ -28,16 +26,9 @@ OWN = ("/state", "/telling", "/overview", "/weights")  # told as the copy has th
 
 
 @pytest.fixture(scope="module")
-def client():
-    found = Client(Studio(opened()))
-    found.post("/api/runs", {"text": SENTENCE})
-    return found
-
-
-@pytest.fixture(scope="module")
-def copy(client):
+def copy(site):
     """The file of the first run, with a head open that is not the most telling."""
-    return page(client.studio, client.studio.run("1"), Head(4, 3)).html
+    return page(site.studio, site.studio.run("1"), Head(4, 3)).html
 
 
 def unpacked(html):
@@ -46,11 +37,11 @@ def unpacked(html):
 
 
 @pytest.mark.slow
-def test_every_answer_is_the_servers_own(client, copy):
+def test_every_answer_is_the_servers_own(site, copy):
     kept = unpacked(copy)
     paths = [path for path in kept["told"] if not path.partition("?")[0].endswith(OWN)]
     assert {path.partition("?")[0].rpartition("/")[2] for path in paths} >= {"tile", "strongest", "steps", "effects"}
-    for path, answer in zip(paths, client.asked(*(("GET", path, None) for path in paths)), strict=True):
+    for path, answer in zip(paths, site.asked(*(("GET", path, None) for path in paths)), strict=True):
         number, kind, headers = kept["told"][path]
         body = kept["bodies"][number]
         assert answer.status_code == 200, path
@@ -59,20 +50,20 @@ def test_every_answer_is_the_servers_own(client, copy):
 
 
 @pytest.mark.slow
-def test_weights_and_scores_are_the_servers_to_seven_digits(client, copy):
+def test_weights_and_scores_are_the_servers_to_seven_digits(site, copy):
     kept = unpacked(copy)
     found = json.loads(kept["bodies"][kept["told"]["/api/runs/1/4/weights?head=3"][0]])
-    theirs = client.get("/api/runs/1/4/weights", head=3, rows=64, keys=64).json()
+    theirs = site.get("/api/runs/1/4/weights", head=3, rows=64, keys=64).json()
     assert (found["rows"], found["keys"]) == (theirs["rows"], theirs["keys"])
     for name in ("weights", "scores"):
         np.testing.assert_allclose(found[name], theirs[name], rtol=1e-6)
 
 
 @pytest.mark.slow
-def test_every_head_is_in_it_and_the_one_that_was_open_with_its_steps_and_effects(client, copy):
+def test_every_head_is_in_it_and_the_one_that_was_open_with_its_steps_and_effects(site, copy):
     kept = unpacked(copy)
     state = json.loads(kept["bodies"][kept["told"]["/api/state"][0]])
-    heads = sum(one["heads"] for one in client.get("/api/runs/1").json()["attentions"])
+    heads = sum(one["heads"] for one in site.get("/api/runs/1").json()["attentions"])
     assert len(state["taken"]["maps"]) == heads
     assert set(state["taken"]["maps"].values()) == {0}
     assert (state["models"], state["taken"]["attention"], state["taken"]["head"]) == ([], 4, 3)
@@ -130,12 +121,12 @@ def test_modules_in_a_circle_are_told(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_page_takes_itself_away_by_its_own_route(client):
-    answer = client.get("/api/runs/1/page", attention=4, head=3)
+def test_the_page_takes_itself_away_by_its_own_route(site):
+    answer = site.get("/api/runs/1/page", attention=4, head=3)
     assert answer.headers["Content-Disposition"] == 'attachment; filename="run-1.html"'
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
     assert unpacked(answer.text)["missing"].startswith("this was not taken along. In it: arrows and map of every head")
-    assert client.get("/api/runs/1/page", attention=99).status_code == 400
+    assert site.get("/api/runs/1/page", attention=99).status_code == 400
 
 
 def test_a_trace_without_attention_has_no_page():

@@ -1,10 +1,12 @@
 """Answers kept for the next who ask, up to so many bytes; the one used longest ago goes first."""
 
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,10 @@ class Answer:
     @property
     def size(self) -> int:
         return len(self.body) + 512  # with what Python keeps beside it
+
+
+def as_json(data: Any) -> Answer:
+    return Answer(json.dumps(data, ensure_ascii=True, allow_nan=False).encode(), "application/json")
 
 
 class Cache:

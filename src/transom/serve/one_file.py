@@ -1,11 +1,11 @@
 """The page in one file: its modules as one script, its style and its icon inside, and a policy that names them."""
 
 import base64
-import hashlib
 import re
 from importlib.resources import files
 
 from transom.names import Misfit
+from transom.show.page import hashed
 
 IMPORT = re.compile(r'^import (?:\{ (?P<names>[^}]+) \} from )?"\./(?P<file>\w+)\.js";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function) (?P<name>\w+))", re.MULTILINE)
@@ -35,10 +35,6 @@ def one_file(taken: str, title: str) -> str:
 
 def static(name: str) -> str:
     return (files("transom.serve") / "static" / name).read_text(encoding="utf-8")
-
-
-def hashed(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def bundled() -> str:

@@ -1,13 +1,12 @@
 """What a page that is taken away will ask for, and what it is answered."""
 
 import base64
-import json
 from collections.abc import Iterator
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transom.serve import asking, learning, tiles
-from transom.serve.cache import Answer
+from transom.serve.cache import Answer, as_json
 from transom.serve.fields import AskEffects, AskPicture, AskStrongest, AskTile, AskWeights
 
 if TYPE_CHECKING:
@@ -42,11 +41,10 @@ class Record:
         for head in self.in_order():
             self.add_head(head)
         self.steps, self.effects = self.add_steps(), self.add_effects()
-        name = {"name": self.run.model.name} if self.run.model else {}
-        self.json("/api/state", self.studio.told() | {"models": [], "runs": self.listed(), "taken": self.said()} | name)
+        self.json("/api/state", self.state())
 
     def json(self, path: str, data: Any) -> None:
-        self.answers[path] = Answer(json.dumps(data, allow_nan=False).encode(), "application/json")
+        self.answers[path] = as_json(data)
 
     def about(self) -> None:
         """What concerns the run as a whole."""
@@ -108,8 +106,12 @@ class Record:
             self.json(f"{self.base}/{index}/effects?head={head}&query={row}", found)
         return True
 
-    def listed(self) -> list[dict[str, Any]]:
-        return [one for one in self.studio.told()["runs"] if one["run"] == self.run.number]
+    def state(self) -> dict[str, Any]:
+        """What is open: this run alone, and no model."""
+        told = self.studio.told()
+        runs = [one for one in told["runs"] if one["run"] == self.run.number]
+        name = self.run.model.name if self.run.model else told["name"]
+        return told | {"name": name, "models": [], "runs": runs, "taken": self.said()}
 
     def said(self) -> dict[str, Any]:
         """What was taken along, for the page."""

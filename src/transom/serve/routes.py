@@ -1,7 +1,6 @@
 """Every route of the page, in one table: what is asked, what is answered, and in a sentence what it is for."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from transom.serve import asking, comparing, learning, taken, tiles
-from transom.serve.cache import Answer, Cache
+from transom.serve.cache import Answer, Cache, as_json
 from transom.serve.fields import (
     AskBeside,
     AskEffects,
@@ -75,10 +74,6 @@ class Desk:
 
     def run(self, request: "Request") -> Run:
         return self.studio.run(request.path_params["run"])
-
-
-def as_json(data: Any) -> Answer:
-    return Answer(json.dumps(data, ensure_ascii=True, allow_nan=False).encode(), "application/json")
 
 
 async def state(desk: Desk, request: "Request") -> Answer:

@@ -55,8 +55,7 @@ PAGE = "html,body{margin:0;background:#fff}@media (prefers-color-scheme:dark){ht
 def page(picture: Picture) -> str:
     """A whole page. The policy allows the one style by its hash, and nothing else: no script, no request, no frame."""
     body, style = content(picture), STYLE + PAGE + colours_of(picture)
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    policy = f"default-src 'none'; style-src {hashed(style)}; base-uri 'none'; form-action 'none'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
@@ -64,6 +63,11 @@ def page(picture: Picture) -> str:
         f"<title>{escape(visible(picture.title))}</title><style>{style}</style></head>\n"
         f"<body>{body}</body></html>\n"
     )
+
+
+def hashed(text: str) -> str:
+    """A style or a script as a policy names it, so that it allows this one alone."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def fragment(picture: Picture) -> str:
