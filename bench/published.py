@@ -38,6 +38,7 @@ class Result:
     last_word: dict[str, str | tuple[str, str]] = field(default_factory=dict)
     settings: tuple[str, ...] = ()
     beams: int = 4
+    level: float | None = None  # where the published loss ended: a line across the curve
     also: tuple[str, ...] = ()  # measures that stand beside it in the table
     moses: str = ""  # the language of the translations, where BLEU is published over the tokens of Moses
     work: Callable[[], Found] | None = None  # where there is no recipe to train by
@@ -75,6 +76,7 @@ RESULTS = {
         "loss",
         "1.88, nanoGPT's README",
         {"data.train": "tinyshakespeare/input.txt"},
+        level=1.88,
     ),
     "shakespeare_large": Result(
         "the same, 6 layers of 384, for an hour",
@@ -83,6 +85,7 @@ RESULTS = {
         "loss",
         "1.4697 after 5,000 updates, nanoGPT's README",
         {"data.train": "tinyshakespeare/input.txt"},
+        level=1.4697,
     ),
     "multi30k": Result(
         "Multi30k, English to German, Transformer-Tiny",

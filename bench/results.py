@@ -79,6 +79,12 @@ def curves(lines: list[dict[str, Any]]) -> Curves:
     return {"while learning": means(losses, max(1, len(losses) // POINTS)), "held out": judged}
 
 
+def levelled(found: Curves, level: float) -> Curves:
+    """The curves with a line across at what is published."""
+    first, *_, last = sorted(update for points in found.values() for update, _ in points)
+    return {**found, "published, at its end": [(first, level), (last, level)]}
+
+
 def by_recipe(name: str, result: Result, options: argparse.Namespace) -> Found:
     """Trained and judged by a recipe."""
     recipe = asked(result, name, options)
@@ -126,7 +132,8 @@ def kept(name: str, result: Result, options: argparse.Namespace) -> None:
     }
     CURVES.mkdir(parents=True, exist_ok=True)
     (CURVES / f"{name}.json").write_text(json.dumps(figures) + "\n", encoding="utf-8")
-    picture = draw("curves", found.curves, title=result.what, across="update", notes=found.notes)
+    lines = found.curves if result.level is None else levelled(found.curves, result.level)
+    picture = draw("curves", lines, title=result.what, across="update", notes=found.notes)
     (CURVES / f"{name}.svg").write_text(picture.svg(), encoding="utf-8")
     note(f"{name}: {result.measure} {found.measures[result.measure]:.4g}")
 

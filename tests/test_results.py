@@ -27,3 +27,17 @@ def test_the_table_has_a_row_for_every_result_that_is_kept():
 @pytest.mark.parametrize("name", [name for name, one in results.RESULTS.items() if one.work is None])
 def test_every_result_names_a_recipe_that_can_be_read(name):
     assert read(results.ROOT / results.RESULTS[name].recipe, []).folder.startswith("out/")
+
+
+def test_what_is_published_is_a_line_across_the_whole_curve():
+    learned = {"while learning": [(10, 3.0), (20, 2.0)], "held out": [(15, 2.5), (25, 2.2)]}
+    drawn = results.levelled(learned, 1.88)
+    assert drawn.pop("published, at its end") == [(10, 1.88), (25, 1.88)]
+    assert drawn == learned
+
+
+@pytest.mark.parametrize("name", [name for name, one in results.RESULTS.items() if one.level is not None])
+def test_a_published_loss_is_the_one_in_the_table_and_in_the_picture(name):
+    result = results.RESULTS[name]
+    assert result.published.startswith(f"{result.level}")
+    assert "published, at its end" in (results.CURVES / f"{name}.svg").read_text(encoding="utf-8")

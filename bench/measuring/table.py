@@ -46,7 +46,7 @@ class Row:
         return f"{found}; {self.note}" if self.note else found
 
     def told(self) -> dict[str, Any]:
-        return {**asdict(self), "version": self.version, "words": self.words()}
+        return {**asdict(self), "version": self.version, "named": self.named(), "words": self.words()}
 
 
 def number(value: float | None) -> str:
@@ -55,11 +55,12 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def markdown(rows: list[Row]) -> str:
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """Rows as they were told, so that a table can be written again without the peers."""
     lines = ["| question | case | peer | unit | Transom | peer's | in words |", "|---|---|---|---|---:|---:|---|"]
     for row in rows:
-        cells = (row.question, row.case, row.named(), row.unit, number(row.ours), number(row.theirs))
-        lines.append(f"| {' | '.join(cells)} | {row.words()} |")
+        cells = (row["question"], row["case"], row["named"], row["unit"], number(row["ours"]), number(row["theirs"]))
+        lines.append(f"| {' | '.join(cells)} | {row['words']} |")
     return "\n".join(lines)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.measuring.instruments import answer, machine, note, spelled
-from bench.measuring.table import Row, markdown, rows_of
+from bench.measuring.table import ALIKE, markdown, rows_of
 from bench.peers.environment import ROOT
 
 GRACE = 120  # seconds beyond its time after which a question is ended: what was begun may be finished
@@ -51,7 +51,6 @@ def together(questions: list[str], options: Namespace) -> int:
         note(f"[{number}/{len(questions)}] {question}")
         answers[question] = answered(question, options)
     rows = [row for question in questions for row in rows_of(question, answers[question].get("result"))]
-    page = report(answers, rows, options.quick)
     document = {
         "date": date.today().isoformat(),
         "quick": options.quick,
@@ -59,15 +58,23 @@ def together(questions: list[str], options: Namespace) -> int:
         "rows": [row.told() for row in rows],
         "answers": answers,
     }
+    page = report(document)
     kept(options.into, page, document)
     answer(options, document, page)
     return 1 if any("no answer" in answer for answer in answers.values()) else 0
 
 
-def report(answers: dict[str, dict[str, Any]], rows: list[Row], quick: bool) -> str:
+def report(document: dict[str, Any]) -> str:
     """One page: what it was measured on, the table, and what is not in it."""
-    lines = ["# Transom beside its peers", "", f"{date.today().isoformat()}; {spelled(machine())}.", ""]
-    if quick:
+    answers, rows = document["answers"], document["rows"]
+    lines = [
+        "# Transom beside its peers, measured",
+        "",
+        f"By `make bench`, {document['date']}; {spelled(document['machine'])}. In every row less is better; a difference of"
+        f" less than {ALIKE:.0%} is called none.",
+        "",
+    ]
+    if document["quick"]:
         lines += [
             "**A quick run: small shapes, few repeats. It shows that everything runs; its figures mean little.**",
             "",
@@ -77,7 +84,7 @@ def report(answers: dict[str, dict[str, Any]], rows: list[Row], quick: bool) -> 
     missed = [name for name, answer in answers.items() if answer.get("met its bars") is False]
     lines += [f"* {name} gave no answer: {answers[name]['no answer']}." for name in silent]
     lines += [f"* {name} missed a bar of its own; `python -m bench {name}` shows which." for name in missed]
-    alone = [name for name in answers if name not in silent and not any(row.question == name for row in rows)]
+    alone = [name for name in answers if name not in silent and not any(row["question"] == name for row in rows)]
     lines += [
         f"* {name} has no peer: its figures are in the JSON document, and `python -m bench {name}` prints them."
         for name in alone
