@@ -21,6 +21,7 @@ from bench.curves import means
 from bench.measuring.instruments import note
 from bench.published import RESULTS, TOKENISED, Curves, Found, Result
 from transom.models import EncoderDecoder
+from transom.names import Misfit
 from transom.run.evaluate import evaluate
 from transom.run.journal import read as read_log
 from transom.run.progress import shown, spoken
@@ -175,7 +176,10 @@ def main() -> int:
         if options.sets and RESULTS[name].work:
             parser.error(f"{name} has no recipe, so --set {options.sets[0]} can change nothing; leave it out")
     for name in options.names:
-        kept(name, RESULTS[name], options)
+        try:
+            kept(name, RESULTS[name], options)
+        except Misfit as error:
+            parser.error(f"{name}: {error}")
     if options.table:
         write_table()
     return 0

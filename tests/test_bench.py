@@ -191,10 +191,3 @@ def test_the_page_of_peers_shows_what_is_printed(name):
 def masked(text: str) -> str:
     """Without the digits that rounding makes."""
     return re.sub(r"\d(\.\d)?e[+-]\d\d", "#", text)
-
-
-def test_the_measured_page_is_the_one_that_its_document_gives():
-    document = json.loads((ROOT / "docs/bench.json").read_text(encoding="utf-8"))
-    assert not document["quick"]
-    assert set(document["answers"]) == set(questions)
-    assert (ROOT / "docs/bench.md").read_text(encoding="utf-8") == together.report(document) + "\n"

@@ -6,6 +6,7 @@ import pytest
 
 from bench import results
 from transom.run.recipe import read
+from transom.run.training import Callback
 
 
 def test_the_table_is_the_one_that_the_command_writes():
@@ -36,8 +37,11 @@ def test_what_is_published_is_a_line_across_the_whole_curve():
     assert drawn == learned
 
 
-@pytest.mark.parametrize("name", [name for name, one in results.RESULTS.items() if one.level is not None])
-def test_a_published_loss_is_the_one_in_the_table_and_in_the_picture(name):
-    result = results.RESULTS[name]
-    assert result.published.startswith(f"{result.level}")
-    assert "published, at its end" in (results.CURVES / f"{name}.svg").read_text(encoding="utf-8")
+def test_a_missing_file_is_said_in_one_line(monkeypatch, capsys, tmp_path):
+    argv = ["results", "shakespeare_char", "--data", str(tmp_path), "--runs", str(tmp_path / "runs")]
+    monkeypatch.setattr("sys.argv", argv)
+    monkeypatch.setattr(results, "shown", lambda stream: Callback())
+    with pytest.raises(SystemExit, match="2"):
+        results.main()
+    assert "shakespeare_char: " in (said := capsys.readouterr().err)
+    assert "tinyshakespeare/input.txt" in said

@@ -70,8 +70,8 @@ def report(document: dict[str, Any]) -> str:
     lines = [
         "# Transom beside its peers, measured",
         "",
-        f"By `make bench`, {document['date']}; {spelled(document['machine'])}. In every row less is better; a difference of"
-        f" less than {ALIKE:.0%} is called none.",
+        f"By `make bench`, {document['date']}; {spelled(document['machine'])}. In every row less is better; a"
+        f" difference of less than {ALIKE:.0%} is called none.",
         "",
     ]
     if document["quick"]:
