@@ -79,7 +79,7 @@ RESULTS = {
         level=1.88,
     ),
     "shakespeare_large": Result(
-        "the same, 6 layers of 384, for an hour",
+        "characters of tiny Shakespeare, 6 layers of 384, for half an hour",
         "recipes/shakespeare_large.toml",
         "the last tenth, all of it once",
         "loss",
@@ -117,7 +117,7 @@ RESULTS = {
         {"data.valid": "sst2/dev.txt"},
     ),
     "sst2-glove": Result(
-        "the same, from GloVe's vectors of 50 numbers",
+        "film reviews, good or bad, from GloVe's vectors of 50 numbers",
         "recipes/sst2-glove.toml",
         "SST-2 dev, 872 sentences, one seed",
         "accuracy",

@@ -97,7 +97,17 @@ def by_recipe(name: str, result: Result, options: argparse.Namespace) -> Found:
         measures[TOKENISED] = tokenised(result, folder / MODEL, options.data)
     threads = recipe.train.threads or torch.get_num_threads()
     notes = ("Loss in nats a token. While learning it holds label smoothing and dropout, held out neither.",)
-    return Found(measures, found.how, seconds, threads, curves(read_log(folder / LOG)), notes)
+    course = curves(read_log(folder / LOG))
+    if recipe.judge.examples:
+        course = partly(course, recipe.judge.examples, round(measures["loss"], 4))
+    return Found(measures, found.how, seconds, threads, course, notes)
+
+
+def partly(course: Curves, examples: int, whole: float) -> Curves:
+    """Curves of a run that was judged on a part while learning, with the point where all held-out data put it."""
+    judged = course["held out"]
+    learned = {"while learning": course["while learning"]}
+    return {**learned, f"held out, the first {examples}": judged, "held out, all": [(judged[-1][0], whole)]}
 
 
 def tokenised(result: Result, folder: Path, data: Path) -> float:

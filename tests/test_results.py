@@ -37,6 +37,21 @@ def test_what_is_published_is_a_line_across_the_whole_curve():
     assert drawn == learned
 
 
+def test_a_run_judged_on_a_part_shows_where_all_of_it_ended():
+    course = {"while learning": [(10, 3.0), (20, 2.0)], "held out": [(10, 2.5), (20, 2.2)]}
+    shown = results.partly(course, 40, 2.4)
+    assert list(shown) == ["while learning", "held out, the first 40", "held out, all"]
+    assert shown["held out, the first 40"] == course["held out"]
+    assert shown["held out, all"] == [(20, 2.4)]
+
+
+@pytest.mark.parametrize("name", [name for name, one in results.RESULTS.items() if one.level is not None])
+def test_a_published_loss_is_the_one_in_the_table_and_in_the_picture(name):
+    result = results.RESULTS[name]
+    assert result.published.startswith(f"{result.level}")
+    assert "published, at its end" in (results.CURVES / f"{name}.svg").read_text(encoding="utf-8")
+
+
 def test_a_missing_file_is_said_in_one_line(monkeypatch, capsys, tmp_path):
     argv = ["results", "shakespeare_char", "--data", str(tmp_path), "--runs", str(tmp_path / "runs")]
     monkeypatch.setattr("sys.argv", argv)
