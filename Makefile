@@ -35,7 +35,7 @@ lint: $(FOR_WORK)  ## ruff (lint and format) and pyright
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright
 
-bench: $(FOR_WORK)  ## Transom beside its peers, all questions: out/bench/bench.md (half an hour)
+bench: $(FOR_WORK)  ## Transom beside its peers, all questions: out/bench/bench.md (half an hour and more)
 	@$(MAKE) -s bench-peers || echo "Without the peers that need .venv-peers; the table says which." >&2
 	@$(BIN)/python -m bench
 

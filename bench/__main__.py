@@ -1,7 +1,8 @@
 """`python -m bench [QUESTION …]`: each question is a file of `questions/`, measured side by side with the peers.
 
 One question alone prints its own table. Several, or all of them, run one after the other, each in a process of its own;
-their answers come together as one table (bench.md) and one JSON document (bench.json) in `out/bench`.
+their answers come together as one table (bench.md) and one JSON document (bench.json) in `out/bench`. Those of docs/ come
+from `python -m bench --into docs`, on a machine that does nothing else.
 """
 
 import argparse
@@ -38,7 +39,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="JSON instead of tables")
     parser.add_argument("--quick", action="store_true", help="small shapes, few repeats: does it run at all?")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads for torch")
-    parser.add_argument("--seconds", type=float, default=180, help="that one question may take (default 180)")
+    parser.add_argument(
+        "--seconds", type=float, default=180, help="that a question may take (default 180; of all, watching takes more)"
+    )
     parser.add_argument("--processor", action="store_true", help="processor time: for a busy machine, with --threads 1")
     parser.add_argument("--into", type=Path, default=Path("out/bench"), help="folder of table and JSON (out/bench)")
     options = parser.parse_args()

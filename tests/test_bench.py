@@ -154,7 +154,7 @@ def test_all_questions_become_one_page_and_one_document(monkeypatch, capsys, tmp
     printed = capsys.readouterr()
     page = (tmp_path / "out/bench.md").read_text(encoding="utf-8")
     assert printed.out == page
-    assert "3 questions, at most 180 s each, 9 min in all" in printed.err
+    assert "3 questions, at most 180 s for most, 9 min in all" in printed.err
     assert page.count("\n| generation | greedy, 1 |") == 2
     assert "* serving gave no answer: not done after 300 s." in page
     assert "* generation missed a bar of its own" in page
@@ -191,3 +191,10 @@ def test_the_page_of_peers_shows_what_is_printed(name):
 def masked(text: str) -> str:
     """Without the digits that rounding makes."""
     return re.sub(r"\d(\.\d)?e[+-]\d\d", "#", text)
+
+
+def test_the_measured_page_is_the_one_that_its_document_gives():
+    document = json.loads((ROOT / "docs/bench.json").read_text(encoding="utf-8"))
+    assert not document["quick"]
+    assert set(document["answers"]) == set(questions)
+    assert (ROOT / "docs/bench.md").read_text(encoding="utf-8") == together.report(document) + "\n"

@@ -42,7 +42,8 @@ class Row:
             found = "alike"
         else:
             winner = "Transom" if self.ours == less else f"**{self.peer} wins**:"
-            found = f"{winner} {more / less:.2f} times {better}"
+            times = f"{more / less:,.0f}" if more / less >= 100 else f"{more / less:.2f}"
+            found = f"{winner} {times} times {better}"
         return f"{found}; {self.note}" if self.note else found
 
     def told(self) -> dict[str, Any]:
