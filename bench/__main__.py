@@ -1,8 +1,8 @@
 """`python -m bench [QUESTION …]`: each question is a file of `questions/`, measured side by side with the peers.
 
 One question alone prints its own table. Several, or all of them, run one after the other, each in a process of its own;
-their answers come together as one table (bench.md) and one JSON document (bench.json) in `out/bench`. Those of docs/ come
-from `python -m bench --into docs`, on a machine that does nothing else.
+their answers come together as one table (bench.md) and one JSON document (bench.json) in `out/bench`. Those of
+docs/ come from `python -m bench --into docs`, on a machine that does nothing else.
 """
 
 import argparse
