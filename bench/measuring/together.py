@@ -19,9 +19,14 @@ LONGER = {"watching": 4}  # times as long: its contenders run one process after 
 GRACE = 120  # seconds beyond its time after which a question is ended: what was begun may be finished
 
 
+def allowed(question: str, options: Namespace) -> float:
+    """The seconds that a question may take."""
+    return options.seconds * LONGER.get(question, 1)
+
+
 def answered(question: str, options: Namespace) -> dict[str, Any]:
     """The question's JSON, whether it met its own bars, and how long it took; or why there is no answer."""
-    seconds = options.seconds * LONGER.get(question, 1)
+    seconds = allowed(question, options)
     command = [sys.executable, "-m", "bench", question, "--json", "--threads", str(options.threads)]
     command += ["--seconds", str(seconds), *(["--quick"] if options.quick else [])]
     begun = time.monotonic()
@@ -43,7 +48,7 @@ def answered(question: str, options: Namespace) -> dict[str, Any]:
 
 def together(questions: list[str], options: Namespace) -> int:
     """Ask all, write the table and the JSON, print one of them; 1 if a question got no answer."""
-    minutes = sum(LONGER.get(question, 1) for question in questions) * options.seconds / 60
+    minutes = sum(allowed(question, options) for question in questions) / 60
     bound = (
         "a few minutes in all"
         if options.quick

@@ -86,7 +86,7 @@ def picture(studio: "Studio", run: "Run", index: int, view: str, asked: AskPictu
             " look at it on the map"
         )
     labels = run.trace.labels(name)
-    options: dict[str, Any] = {"layer": name, "head": asked.head, "model": run.model.name if run.model else studio.name}
+    options: dict[str, Any] = {"layer": name, "head": asked.head, "model": studio.titled(run)}
     options |= {"tokens": labels.reads, "at": labels.at, "token": asked.token}
     if view == "steps":
         options["origin"] = made_from(run, name, sight, asked.head)

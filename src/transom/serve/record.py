@@ -110,8 +110,7 @@ class Record:
         """What is open: this run alone, and no model."""
         told = self.studio.told()
         runs = [one for one in told["runs"] if one["run"] == self.run.number]
-        name = self.run.model.name if self.run.model else told["name"]
-        return told | {"name": name, "models": [], "runs": runs, "taken": self.said()}
+        return told | {"name": self.studio.titled(self.run), "models": [], "runs": runs, "taken": self.said()}
 
     def said(self) -> dict[str, Any]:
         """What was taken along, for the page."""

@@ -136,6 +136,10 @@ class Studio:
             raise Misfit(f"there is no run {number!r:.20} here; the last ones are {', '.join(self.runs) or 'none yet'}")
         return self.runs[number]
 
+    def titled(self, run: Run) -> str:
+        """What ran: its model, or what was opened."""
+        return run.model.name if run.model else self.name
+
     def look(self, asked: AskRun, told: Told | None = None) -> Run:
         """Run a model on a text and keep all of its attention; `told` hears each token as soon as it is written."""
         model = self.chosen(asked.model)

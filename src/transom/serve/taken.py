@@ -65,4 +65,4 @@ def page(studio: Studio, run: "Run", chosen: Head | None = None, job: Job | None
     """The page of a run as it is seen with one head open; unless one is chosen, the most telling."""
     record = Record(studio, run, job or Job(lambda job: None), chosen)
     packed = base64.b64encode(gzip.compress(json.dumps(record.told()).encode(), mtime=0)).decode()
-    return Page(one_file(packed, f"Transom: {escape(visible(run.model.name if run.model else studio.name))}"))
+    return Page(one_file(packed, f"Transom: {escape(visible(studio.titled(run)))}"))

@@ -1,7 +1,7 @@
 // <transom-ask-text>: a sentence to run, and what the model writes, while it writes it.
 
-import { get, stream } from "./api.js";
-import { opened } from "./opening.js";
+import { stream } from "./api.js";
+import { opened, runOptions } from "./opening.js";
 import { attempt, open, state } from "./state.js";
 import { taken } from "./taken.js";
 import { make, percent, shown } from "./words.js";
@@ -16,11 +16,13 @@ class AskText extends HTMLElement {
 
   disconnectedCallback() { this.off.forEach((off) => off()); this.leaving?.abort(); }
 
+  // The model that is to run.
+  get model() { return this.chosen ?? open.studio?.models[0]; }
+
   show() {
-    const model = this.chosen ?? open.studio?.models[0];
     if (taken) { this.copy(); return; }
-    if (!model) { this.replaceChildren(make("p", { class: "hint" }, `Looking at ${open.studio?.name ?? "a trace"}; start transom serve without it to type sentences.`)); return; }
-    if (!this.form) this.build(model);
+    if (!this.model) { this.replaceChildren(make("p", { class: "hint" }, `Looking at ${open.studio?.name ?? "a trace"}; start transom serve without it to type sentences.`)); return; }
+    if (!this.form) this.build(this.model);
     this.earlier();
     if (open.run) this.told();
     else if (!open.studio.runs.length && !open.studio.lesson && !open.studio.replay) this.run();
@@ -63,10 +65,9 @@ class AskText extends HTMLElement {
 
   // The runs so far, to go back to one.
   async earlier() {
-    const { runs } = (await attempt(() => get("/api/state"))) ?? { runs: [] };
-    this.runs.hidden = runs.length < 2;
-    this.runs.replaceChildren("Run ", make("select", { id: "run", onchange: (event) => state.set({ run: event.target.value }) },
-      runs.map((one) => make("option", { value: one.run, selected: one.run === open.run?.run }, `${one.run}: ${(one.text ?? open.studio.name).slice(0, 28)}`))));
+    const options = await runOptions(open.studio.name, (one) => one.run === open.run?.run);
+    this.runs.hidden = options.length < 2;
+    this.runs.replaceChildren("Run ", make("select", { id: "run", onchange: (event) => state.set({ run: event.target.value }) }, options));
   }
 
   // Run the text; one that still runs is left.
@@ -77,7 +78,7 @@ class AskText extends HTMLElement {
     this.next.textContent = "";
     this.write("");
     await attempt(async () => {
-      const asked = { text: this.text.value, model: (this.chosen ?? open.studio.models[0]).name, target: this.target?.value || null, more: Number(this.more?.value || 0) };
+      const asked = { text: this.text.value, model: this.model.name, target: this.target?.value || null, more: Number(this.more?.value || 0) };
       const { run } = await stream("/api/writing", {}, (said) => { if (this.leaving === mine) this.write(said.text); }, mine.signal, asked);
       if (this.leaving !== mine) return; // another text was run meanwhile
       state.set({ row: null, key: null });

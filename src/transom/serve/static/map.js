@@ -5,6 +5,7 @@ import { Beside } from "./beside.js";
 import { table } from "./colours.js";
 import { follow } from "./fingers.js";
 import { labels, numbers, ticks } from "./maplabels.js";
+import { runOptions } from "./opening.js";
 import { attempt, attention, finest, keyWords, rowWords, say, state } from "./state.js";
 import { make, number, shown, signs } from "./words.js";
 
@@ -123,9 +124,9 @@ class AttentionMap extends HTMLElement {
 
   // The other runs, to see what is different here.
   async runs() {
-    const listed = (await attempt(() => get("/api/state")))?.runs.filter((one) => one.run !== state.now.run) ?? [], now = this.against.value;
-    this.against.parentElement.hidden = !listed.length;
-    this.against.replaceChildren(make("option", { value: "" }, "none"), ...listed.map((one) => make("option", { value: one.run, selected: one.run === now }, `${one.run}: ${(one.text ?? "a trace").slice(0, 28)}`)));
+    const options = await runOptions("a trace", (one) => one.run === this.against.value, (one) => one.run !== state.now.run);
+    this.against.parentElement.hidden = !options.length;
+    this.against.replaceChildren(make("option", { value: "" }, "none"), ...options);
   }
 
   async overview() {

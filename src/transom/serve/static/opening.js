@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { attempt, open, say, state } from "./state.js";
+import { make } from "./words.js";
 
 // Take over a run: what the address asks for, as far as the run has it.
 export function opened(run) {
@@ -21,4 +22,10 @@ async function telling(run, attention, head) {
   const found = await get(`/api/runs/${run}/telling`);
   const untouched = state.now.run === run && state.now.attention === attention && state.now.head === head && state.now.key === null;
   if (untouched && found.attention !== null) { open.run.telling = found; state.set({ attention: found.attention, head: found.head }); }
+}
+
+// The runs so far that are wanted, to choose one; a run without a text goes by `nameless`.
+export async function runOptions(nameless, chosen, wanted = () => true) {
+  const runs = (await attempt(() => get("/api/state")))?.runs ?? [];
+  return runs.filter(wanted).map((one) => make("option", { value: one.run, selected: chosen(one) }, `${one.run}: ${(one.text ?? nameless).slice(0, 28)}`));
 }
