@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from transom.equations.biases import DistanceBias
 from transom.kernels import library
 from transom.kernels.packed import Ahead, Packed
 from transom.kernels.program import OWN, SOURCE, Draft, Heads, Program, Unknown
@@ -92,17 +93,38 @@ def test_values_are_added_and_registers_used_again():
     torch.testing.assert_close(program.step(x, 0).double(), 2 * expected, rtol=1e-4, atol=1e-4)
 
 
-def looked(draft, heads, value):
+@pytest.mark.parametrize("heads", [Heads(1, 1, 2), Heads(6, 2, 10), Heads(4, 1, 32)])
+@pytest.mark.parametrize("halves", [False, True])
+def test_queries_and_keys_are_turned_and_values_are_not(heads, halves):
+    both, width = heads.heads + heads.kv_heads, (heads.heads + 2 * heads.kv_heads) * heads.d_head
+    x, angles = torch.randn(5, width), 9.0 * torch.rand(heads.d_head // 2)
+    draft = Draft(library.engine())
+    program = Program(draft, draft.turned(draft.value(width), heads, halves))
+    program.turn_by(angles)
+    found = program.step(x, 0).double()
+    # A pair is a complex number, and a turn is a product with another one.
+    folded = x.double().view(5, -1, heads.d_head)[:, :both]
+    pairs = folded.unflatten(2, (2, -1)).mT if halves else folded.unflatten(2, (-1, 2))
+    turned = torch.view_as_complex(pairs.contiguous()) * torch.polar(torch.ones_like(angles).double(), angles.double())
+    expected = torch.view_as_real(turned).mT if halves else torch.view_as_real(turned)
+    assert_near(found[:, : both * heads.d_head], expected.flatten(1))
+    assert torch.equal(found[:, both * heads.d_head :], x.double()[:, both * heads.d_head :])
+
+
+def looked(draft, heads, value, bias):
     """Queries, keys and values by one product, and what is found among all that was kept."""
     width = (heads.heads + 2 * heads.kv_heads) * heads.d_head
-    return draft.own(draft.product(value, torch.eye(width), None), heads)
+    return draft.own(draft.product(value, torch.eye(width), None), heads, bias)
 
 
 @pytest.mark.parametrize("heads", [Heads(1, 1, 3), Heads(2, 2, 32), Heads(6, 2, 7), Heads(4, 1, 37)])
-def test_rows_look_at_the_past_that_their_lists_name(heads):
+@pytest.mark.parametrize("biased", [False, True])
+def test_rows_look_at_the_past_that_their_lists_name(heads, biased):
+    slopes = torch.rand(heads.heads)
     inner, width = heads.heads * heads.d_head, (heads.heads + 2 * heads.kv_heads) * heads.d_head
-    draft = Draft(library.engine())
-    program, steps, rows = Program(draft, looked(draft, heads, draft.value(width))), 41, 3
+    draft, bias = Draft(library.engine()), DistanceBias(slopes) if biased else None
+    program, steps, rows = Program(draft, looked(draft, heads, draft.value(width), bias)), 41, 3
+    program.reach(steps + 2)
     held, slots = torch.zeros(1, steps * rows, width - inner), torch.zeros(rows, steps, dtype=torch.int32)
     program.hold(held)
     skipped = torch.tensor([0, 2, 0], dtype=torch.int32)
@@ -120,7 +142,9 @@ def test_rows_look_at_the_past_that_their_lists_name(heads):
             own_slots = slots[row, skipped[row] : step + 1].long()
             K, V = held[0, own_slots].double().view(-1, 2, heads.kv_heads, heads.d_head).unbind(1)
             Q = written[step, row, :inner].double().view(heads.heads, 1, heads.d_head)
-            expected = F.scaled_dot_product_attention(Q, K.transpose(0, 1), V.transpose(0, 1), enable_gqa=True)
+            distance = torch.arange(len(own_slots) - 1, -1, -1.0, dtype=torch.float64)
+            mask = -slopes.double()[:, None, None] * distance if biased else None
+            expected = F.scaled_dot_product_attention(Q, K.transpose(0, 1), V.transpose(0, 1), mask, enable_gqa=True)
             assert_near(found[row], expected.flatten())
             assert int(slots[row, step]) == step * rows + row
 

@@ -9,7 +9,7 @@ from models.test_generate import decoder, encoder_decoder
 
 from transom.kernels import library
 from transom.kernels.library import Engine
-from transom.layers import PostNorm
+from transom.layers import Alibi, PostNorm, Rotary
 from transom.models.writing import native_blocks as native
 from transom.models.writing import quick
 from transom.models.writing.native_blocks import NativeBlocks, native_blocks
@@ -24,10 +24,11 @@ KNOWN = {
     "gelu": {"feed_forward": "gelu", "scaled": False},
     "pre_norm": {"arrangement": "pre_norm", "positions": "learned"},
     "no_skip": {"arrangement": "no_skip", "positions": "none"},
+    "rotary": {"positions": "rotary", "heads": 6, "kv_heads": 2, "d_head": 4},
+    "alibi": {"positions": "alibi"},
+    "relative": {"positions": "relative", "heads": 6, "kv_heads": 2, "d_head": 4},
 }
 UNKNOWN = {
-    "Rotary positions in attention": {"positions": "rotary"},
-    "Alibi positions in attention": {"positions": "alibi"},
     "NarrowLinear": {"narrow": True},
     "LowRank": {"value_rank": 3},
 }
@@ -72,6 +73,28 @@ def test_what_the_engine_does_not_know_goes_by_torch(reason, parts, taken):
     assert taken == [f"it does not know {reason}"]
 
 
+def test_rotary_positions_may_pair_halves_but_not_differ_from_block_to_block(taken, monkeypatch):
+    model, tokens = decoder(positions="rotary"), torch.stack(rows(5, 5))
+    for block in model.stack.blocks:
+        block.attention.positions = Rotary(block.attention.d_head, base=100.0, halves=True)
+    found = model.generate(tokens, **FREE)
+    assert isinstance(taken[-1], NativeBlocks)
+    assert torch.equal(found, by_torch(monkeypatch, model, tokens, **FREE))
+    model.stack.blocks[-1].attention.positions = Rotary(model.stack.blocks[-1].attention.d_head)
+    model.generate(tokens, **FREE)
+    assert taken[-1] == "it does not know Rotary positions that differ from block to block"
+
+
+def test_positions_of_ones_own_go_by_torch(taken):
+    class Steeper(Alibi):
+        pass
+
+    model = decoder(positions="alibi")
+    model.stack.blocks[0].attention.positions = Steeper(model.stack.blocks[0].attention.heads)
+    model.generate(torch.stack(rows(5, 5)), **FREE)
+    assert taken == ["it does not know Steeper positions in attention"]
+
+
 def test_other_numbers_go_by_torch(taken, monkeypatch):
     model, tokens = decoder(), torch.stack(rows(5, 5))
     with torch.autocast("cpu", torch.bfloat16):
@@ -108,9 +131,10 @@ def test_an_arrangement_of_ones_own_is_followed_by_its_equation(taken, monkeypat
 
 
 @pytest.mark.parametrize("build", [decoder, encoder_decoder])
-def test_room_is_made_for_more_rows_and_longer_pasts(build, monkeypatch):
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
+def test_room_is_made_for_more_rows_and_longer_pasts(build, positions, monkeypatch):
     monkeypatch.setattr(native, "ROOM", 2)
-    model, tokens = build(), torch.stack(rows(3, 3, 3))
+    model, tokens = build(positions=positions), torch.stack(rows(3, 3, 3))
     settings = {"max_new_tokens": 43, "eos_token_id": None}
     for more in ({"num_beams": 4}, {"do_sample": True, "num_return_sequences": 5, "seed": 3}):
         found = model.generate(tokens, **settings, **more)

@@ -12,11 +12,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from transom.equations.biases import Bias
+from transom.equations.blocks import Block
 from transom.kernels import library
 from transom.kernels.library import Engine
 from transom.kernels.packed import Packed, done, prepared
 
-KINDS = ("product", "add", "layer_norm", "rms_norm", "relu", "gelu", "gate", "keep", "look")  # as in program.hpp
+KINDS = ("product", "add", "layer_norm", "rms_norm", "relu", "gelu", "gate", "turn", "turn_halves", "keep", "look")
 OWN, SOURCE = 0, 1  # whose lists an attention goes by
 
 
@@ -55,6 +57,8 @@ class Run(ctypes.Structure):
         ("size", c_int64),
         ("rows", c_int64),
         ("slot", c_int64),
+        ("turn", c_void_p),
+        ("places", c_int64),
         ("lists", Lists * 2),
     )
 
@@ -121,6 +125,7 @@ class Draft:
     notes: list[Noted] = field(default_factory=list)
     widths: list[int] = field(default_factory=list)
     kept: list[Tensor] = field(default_factory=list)  # what the operations point at
+    biases: dict[int, Bias] = field(default_factory=dict)  # by the number of the operation that looks
 
     def value(self, width: int) -> Value:
         """A value that is still to come."""
@@ -150,10 +155,19 @@ class Draft:
         self.kept += [gain, shift]
         return self.noted(kind, x, width, matrix=gain.data_ptr(), shift=shift.data_ptr(), eps=eps)
 
-    def own(self, x: Value, heads: Heads) -> Value:
-        """Keep the keys and values in x, which stand behind its queries, and look at all that are kept."""
+    def turned(self, x: Value, heads: Heads, halves: bool) -> Value:
+        """The queries and keys in x turned by the angles of their position, the values behind them as they are."""
+        return self.noted("turn_halves" if halves else "turn", x, x.width, **heads.named())
+
+    def own(self, x: Value, heads: Heads, bias: Bias | None = None) -> Value:
+        """Keep the keys and values in x, which stand behind its queries, and look at all that are kept.
+
+        A bias must go by the distance alone.
+        """
         settings = {"inputs": x.width, "outputs": 0} | heads.named()
         self.notes.append(Noted("keep", x.number, None, None, settings))
+        if bias is not None:
+            self.biases[len(self.notes)] = bias
         return self.noted("look", x, heads.heads * heads.d_head, list=OWN, **heads.named())
 
     def cross(self, x: Value, heads: Heads, held: Float[Tensor, "any any2"]) -> Value:
@@ -178,7 +192,22 @@ class Program:
             for name, setting in note.settings.items():
                 setattr(operation, name, setting)
         self.run = Run(ctypes.addressof(self.operations), len(self.operations))
-        self.space = self.output = torch.empty(0)
+        self.biases, self.added = draft.biases, [torch.empty(0)]
+        self.space = self.output = self.turn = torch.empty(0)
+
+    def reach(self, places: int) -> None:
+        """Prepare what biases add at so many positions."""
+        self.added, self.run.places = [], places
+        for number, bias in self.biases.items():
+            operation = self.operations[number]
+            last = Block((1, operation.heads, 1, places), device=torch.device("cpu"))
+            self.added.append(bias.added(last)[0, :, 0].detach().float().contiguous())
+            operation.matrix = self.added[-1].data_ptr()
+
+    def turn_by(self, angles: Float[Tensor, " pairs"]) -> None:
+        """Turn by these angles in the next step."""
+        self.turn = torch.stack([angles.cos(), angles.sin()], dim=1)
+        self.run.turn = self.turn.data_ptr()
 
     def hold(self, held: Float[Tensor, "any any2 any3"]) -> None:
         """Keep the rows' own keys and values there: a row of numbers for each slot, in each layer."""

@@ -23,12 +23,13 @@ struct Case {
 // One layer: norm, own past, source, a gate, a product; then the best tokens.
 struct Layer {
     Case c;
-    int64_t wide, inner, past = 5, source = 3;
-    std::vector<float> gain, shift, joined, out, own, sources, space, hidden, unembedding;
+    int64_t wide, inner, past = 5, source = 3, places = 6;
+    std::vector<float> gain, shift, turn, added, joined, out, own, sources, space, hidden, unembedding;
     std::vector<int32_t> slots, source_slots, begin, end, which;
     std::vector<Operation> operations;
 
     explicit Layer(const Case& c) : c(c), wide((c.heads + 2 * c.kv_heads) * c.d), inner(c.heads * c.d) {
+        turn = numbers(c.d / 2 * 2), added = numbers(c.heads * places);
         gain = numbers(c.d_model), shift = numbers(c.d_model), hidden.resize(c.rows * c.d_model);
         joined = packed(c.d_model, wide), out = packed(inner, c.d_model), unembedding = packed(c.d_model, c.vocabulary);
         own = numbers(past * c.rows * 2 * c.kv_heads * c.d), sources = numbers(2 * source * 2 * c.kv_heads * c.d);
@@ -65,10 +66,12 @@ struct Layer {
         };
         add(operation(LAYER_NORM, 0, 1, c.d_model, c.d_model), nullptr);
         add(operation(PRODUCT, 1, 2, c.d_model, wide), joined.data());
+        add(operation(TURN, 2, 3, wide, wide), nullptr);
+        add(operation(TURN_HALVES, 3, 2, wide, wide), nullptr);
         add(operation(KEEP, 2, 0, wide, 0), nullptr);
-        add(operation(LOOK, 2, 1, wide, inner), nullptr);
+        add(operation(LOOK, 2, 1, wide, inner), added.data());
         Operation cross = operation(LOOK, 1, 3, inner, inner);
-        cross.held = sources.data(), cross.list = 1;
+        cross.held = sources.data(), cross.list = 1, cross.matrix = nullptr;
         add(cross, nullptr);
         add(operation(PRODUCT, 3, 1, inner, c.d_model), out.data());
         for (Kind kind : {ADD, RELU, GELU, GATE}) add(operation(kind, 1, 1, c.d_model, c.d_model), nullptr);
@@ -82,6 +85,7 @@ struct Layer {
         program.space = space.data();
         program.output = hidden.data(), program.size = size(), program.rows = c.rows,
         program.slot = (past - 1) * c.rows;
+        program.turn = turn.data(), program.places = places;
         program.lists[0] = {slots.data(), past, past, begin.data(), nullptr, nullptr};
         program.lists[1] = {source_slots.data(), source, source, nullptr, end.data(), which.data()};
         transom_step(&program, threads);

@@ -42,6 +42,8 @@ struct Listed {
     int64_t heads, kv_heads, d;
     const float* held;  // [slots][2][kv_heads][d]: keys, then values
     const Lists& lists;
+    const float* added;  // to the scores: [heads][places], the last for the last key; or nothing
+    int64_t places;
 
     // output[heads][d] of a row with these queries[heads][d].
     void run(int64_t row, const float* queries, float* output) const {
@@ -52,7 +54,8 @@ struct Listed {
         float* weights = scratch().take(last - first + W);
         for (int64_t head = 0; head < heads; head++) {
             const float* K = held + head / (heads / kv_heads) * d;
-            float total = weigh(queries + head * d, K, slots + first, last - first, weights);
+            const float* more = added ? added + (head + 1) * places - (last - first) : nullptr;
+            float total = weigh(queries + head * d, K, slots + first, last - first, more, weights);
             mix(K + kv_heads * d, slots + first, last - first, weights, 1.0f / total, output + head * d);
         }
     }
@@ -61,13 +64,16 @@ struct Listed {
     const float* at(const float* from, int32_t slot) const { return from + (int64_t)slot * 2 * kv_heads * d; }
 
     // e^(score − the highest) of each key; gives their sum.
-    float weigh(const float* q, const float* K, const int32_t* slots, int64_t keys, float* weights) const {
+    float weigh(
+        const float* q, const float* K, const int32_t* slots, int64_t keys, const float* more, float* weights
+    ) const {
         const float scale = LOG2_E / __builtin_sqrtf((float)d);
         Lanes most = all(NEVER), total{};
         for (int64_t j = 0; j < keys; j += W) {
             Lanes products[W] = {};
             for (int i = 0; i < W && j + i < keys; i++) products[i] = product(q, at(K, slots[j + i]));
             Lanes scores = sums(products) * scale;
+            if (more) scores += load_few(more + j, keys - j) * LOG2_E;
             if (j + W > keys) scores = choose(lane_numbers() < (int32_t)(keys - j), scores, all(NEVER));
             store(weights + j, scores);
             most = larger(most, scores);

@@ -10,12 +10,12 @@
 
 namespace transom {
 
-enum Kind : int64_t { PRODUCT, ADD, LAYER_NORM, RMS_NORM, RELU, GELU, GATE, KEEP, LOOK };
+enum Kind : int64_t { PRODUCT, ADD, LAYER_NORM, RMS_NORM, RELU, GELU, GATE, TURN, TURN_HALVES, KEEP, LOOK };
 
 struct Operation {
     int64_t kind, from, other, to;  // registers; −1 is the output
     int64_t inputs, outputs;  // numbers of a row, before and after
-    const float *matrix, *shift;  // of a product, packed; gain and shift of a norm
+    const float *matrix, *shift;  // of a product, packed; gain and shift of a norm; what a look adds, see Listed
     float* held;  // keys and values
     int64_t heads, kv_heads, d, list;  // of an attention, and which lists it goes by
     double eps;
@@ -27,6 +27,8 @@ struct Program {
     float *space, *output;
     int64_t size;  // numbers of one register
     int64_t rows, slot;  // how many rows there are; the slot of the first row's new keys and values
+    const float* turn;  // cos and sin at the new position, of each pair of numbers of a head
+    int64_t places;  // positions there is something to add for
     Lists lists[2];  // of the rows' own past, and of their sources
 
     float* at(int64_t number) const { return number < 0 ? output : space + number * size; }
@@ -75,6 +77,19 @@ static void gated(const float* gate, const float* x, float* y, int64_t n) {
     }
 }
 
+// Queries and keys turned, the values behind them as they were. Neighbours are pairs, or the halves of a head.
+static void turned(const float* x, const Operation& by, const float* turn, bool halves, float* y) {
+    int64_t pairs = by.d / 2, step = halves ? 1 : 2, apart = halves ? pairs : 1;
+    memcpy(y, x, sizeof(float) * by.outputs);
+    for (int64_t head = 0; head < by.heads + by.kv_heads; head++)
+        for (int64_t pair = 0; pair < pairs; pair++) {
+            int64_t first = head * by.d + pair * step, second = first + apart;
+            float cos = turn[2 * pair], sin = turn[2 * pair + 1];
+            y[first] = x[first] * cos - x[second] * sin;
+            y[second] = x[first] * sin + x[second] * cos;
+        }
+}
+
 static void do_row(const Program& in, const Operation& by, int64_t row) {
     const float* x = in.at(by.from) + row * by.inputs;
     const float* other = in.at(by.other) + row * by.inputs;
@@ -95,11 +110,14 @@ static void do_row(const Program& in, const Operation& by, int64_t row) {
             return gelu(x, y, n);
         case GATE:
             return gated(x, other, y, n);
+        case TURN:
+        case TURN_HALVES:
+            return turned(x, by, in.turn, by.kind == TURN_HALVES, y);
         case KEEP:
             memcpy(by.held + (in.slot + row) * kept, x + by.heads * by.d, sizeof(float) * kept);
             return;
         case LOOK:
-            return Listed{by.heads, by.kv_heads, by.d, by.held, in.lists[by.list]}.run(row, x, y);
+            return Listed{by.heads, by.kv_heads, by.d, by.held, in.lists[by.list], by.matrix, in.places}.run(row, x, y);
     }
 }
 

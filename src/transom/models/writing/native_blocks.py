@@ -9,11 +9,12 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from transom.equations.positions import rotated_halves
 from transom.kernels import engines, library
 from transom.kernels.library import Engine
 from transom.kernels.packed import Ahead, Packed
 from transom.kernels.program import OWN, SOURCE, Draft, Heads, Program, Unknown, Value, fits
-from transom.layers import Arrangement, FeedForward, MultiHeadAttention, Projection, SwiGLU
+from transom.layers import Alibi, Arrangement, FeedForward, MultiHeadAttention, Projection, Relative, Rotary, SwiGLU
 from transom.models.writing.prompted import Prompted
 
 ROOM = 32  # steps of new keys and values; doubled when it is full
@@ -26,6 +27,7 @@ class NativeBlocks:
 
     def __init__(self, read: Prompted, engine: Engine) -> None:
         entries, length = read.entries, read.cache.length
+        self.rotary = rotary(read.stack.blocks)
         self.program, self.unembedding = drafted(Draft(engine), read), Packed(engine, read.unembedding)
         # Of each row: the slots of its past, how many of them are padding, and which source it looks at.
         self.slots = torch.arange(entries * length, dtype=torch.int32).view(entries, length)
@@ -57,6 +59,7 @@ class NativeBlocks:
         """Room for one more key and value of each row."""
         if self.length == self.slots.shape[1]:
             self.slots = F.pad(self.slots, (0, max(ROOM, self.length)))
+            self.program.reach(self.slots.shape[1])
         if self.used + rows > self.held.shape[1]:
             self.held = F.pad(self.held, (0, 0, 0, max(ROOM * rows, self.held.shape[1])))
             self.program.hold(self.held)
@@ -66,6 +69,8 @@ class NativeBlocks:
         self.make_room(len(self.slots))
         self.length += 1
         place = torch.tensor([[self.length - 1]])
+        if self.rotary is not None:
+            self.program.turn_by(self.rotary.angles.at(place, torch.float32)[0, 0])
         return place if self.skipped is None else place - self.skipped[:, None]
 
     @property
@@ -137,16 +142,29 @@ def known(draft: Draft, module: nn.Module) -> Part:
 
 def own_part(draft: Draft, layer: MultiHeadAttention) -> Part:
     """A self-attention: queries, keys and values by one product."""
-    maps = [layer.W_Q, layer.W_K, layer.W_V]
-    if layer.positions.enters == "attention":
-        raise Unknown(f"{type(layer.positions).__name__} positions in attention")
+    maps, positions = [layer.W_Q, layer.W_K, layer.W_V], layer.positions
+    if positions.enters == "attention" and type(positions) not in (Rotary, Alibi, Relative):
+        raise Unknown(f"{type(positions).__name__} positions in attention")
     for one in maps:
         if type(one) is not Projection:
             raise Unknown(type(one).__name__)
     weight = torch.cat([cast("Tensor", one.weight) for one in maps])
     bias = None if layer.W_Q.bias is None else torch.cat([cast("Tensor", one.bias) for one in maps])
     close, heads = known(draft, layer.W_O), Heads(layer.heads, layer.kv_heads, layer.d_head)
-    return lambda x: close(draft.own(draft.product(x, weight, bias), heads))
+    if type(positions) is Rotary:
+        halves = positions.turn is rotated_halves
+        return lambda x: close(draft.own(draft.turned(draft.product(x, weight, bias), heads, halves), heads))
+    added = positions.bias(weight.device)
+    return lambda x: close(draft.own(draft.product(x, weight, bias), heads, added))
+
+
+def rotary(blocks: Iterable[nn.Module]) -> Rotary | None:
+    """The positions by which queries and keys are turned, the same in all blocks that have any."""
+    parts = [cast("Arrangement", block).attention.positions for block in blocks]
+    found = {(part.d_head, part.base): part for part in parts if type(part) is Rotary}
+    if len(found) > 1:
+        raise Unknown("Rotary positions that differ from block to block")
+    return next(iter(found.values()), None)
 
 
 def cross_part(draft: Draft, layer: MultiHeadAttention, held: tuple[Tensor, Tensor] | None) -> Part:
