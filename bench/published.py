@@ -79,7 +79,7 @@ RESULTS = {
         level=1.88,
     ),
     "shakespeare_large": Result(
-        "characters of tiny Shakespeare, 6 layers of 384, for half an hour",
+        "characters of tiny Shakespeare, 6 layers of 384, for an hour",
         "recipes/shakespeare_large.toml",
         "the last tenth, all of it once",
         "loss",
