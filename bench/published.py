@@ -9,6 +9,7 @@ import torch
 
 from bench.questions import induction
 
+RECIPES = Path(__file__).parents[1] / "recipes"
 TOKENISED = "BLEU over Moses' tokens"
 Curves = dict[str, list[tuple[int, float]]]
 
@@ -125,13 +126,21 @@ RESULTS = {
         {"data.train": "sst2/train.txt", "vectors.file": "glove/glove.6B.50d.txt"},
         {"data.valid": "sst2/dev.txt"},
     ),
+    "reference": Result(
+        "280 pairs of simple sentences, English to French, 300 updates",
+        "recipes/reference.toml",
+        "the translations of 10 held-out sentences, beam 4",
+        "bleu",
+        "none",
+        settings=(f"data.train={RECIPES}/reference.tsv", "train.updates=300"),
+    ),
     "reverse": Result(
         "up to six letters backwards",
         "recipes/reverse.toml",
         "100 held-out pairs, beam 4",
         "bleu",
         "none",
-        settings=(f"data.train={Path(__file__).parents[1]}/recipes/reverse.tsv",),
+        settings=(f"data.train={RECIPES}/reverse.tsv",),
     ),
     "induction": Result(
         "two layers of attention alone go on with what is repeated",

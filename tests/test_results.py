@@ -25,6 +25,11 @@ def test_the_table_has_a_row_for_every_result_that_is_kept():
         assert (results.CURVES / f"{name}.svg").exists()
 
 
+def test_every_recipe_has_the_curve_that_is_to_be_expected():
+    drawn = {one.recipe for name, one in results.RESULTS.items() if (results.CURVES / f"{name}.svg").exists()}
+    assert {f"recipes/{file.name}" for file in (results.ROOT / "recipes").glob("*.toml")} <= drawn
+
+
 @pytest.mark.parametrize("name", [name for name, one in results.RESULTS.items() if one.work is None])
 def test_every_result_names_a_recipe_that_can_be_read(name):
     assert read(results.ROOT / results.RESULTS[name].recipe, []).folder.startswith("out/")
