@@ -4,8 +4,8 @@
     python -m bench.results --table
 
 FOLDER holds a folder for each of the data sets, under the names that RESULTS gives; what needs none does without. A run
-that was stopped goes on; one that has ended is only judged. `--table` writes the table of docs/results.md anew from the
-figures that are kept.
+that was stopped goes on; one that has ended is only judged. `--table` writes the table of docs/results.md and the
+pictures of the curves anew from the figures that are kept.
 """
 
 import argparse
@@ -96,11 +96,20 @@ def by_recipe(name: str, result: Result, options: argparse.Namespace) -> Found:
     if result.moses:
         measures[TOKENISED] = tokenised(result, folder / MODEL, options.data)
     threads = recipe.train.threads or torch.get_num_threads()
-    notes = ("Loss in nats a token. While learning it holds label smoothing and dropout, held out neither.",)
     course = curves(read_log(folder / LOG))
     if recipe.judge.examples:
         course = partly(course, recipe.judge.examples, round(measures["loss"], 4))
-    return Found(measures, found.how, seconds, threads, course, notes)
+    return Found(measures, found.how, seconds, threads, course, (read_so(recipe, folder / MODEL),))
+
+
+def read_so(recipe: Recipe, model: Path) -> str:
+    """What the losses of a run are, for those who read its curves."""
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    shares = {"label smoothing": recipe.train.smoothing}
+    shares["dropout"] = max(share for word, share in config.items() if word.endswith("dropout"))
+    only = " and ".join(word for word, share in shares.items() if share)
+    loss = "Loss in nats a text" if recipe.task == "classify" else "Loss in nats a token"
+    return f"{loss}; while learning with {only}, held out without." if only else f"{loss}."
 
 
 def partly(course: Curves, examples: int, whole: float) -> Curves:
@@ -140,13 +149,19 @@ def kept(name: str, result: Result, options: argparse.Namespace) -> None:
         "seconds": round(found.seconds),
         "threads": found.threads,
         "curves": found.curves,
+        "notes": found.notes,
     }
     CURVES.mkdir(parents=True, exist_ok=True)
     (CURVES / f"{name}.json").write_text(json.dumps(figures) + "\n", encoding="utf-8")
-    lines = found.curves if result.level is None else levelled(found.curves, result.level)
-    picture = draw("curves", lines, title=result.what, across="update", notes=found.notes)
-    (CURVES / f"{name}.svg").write_text(picture.svg(), encoding="utf-8")
+    (CURVES / f"{name}.svg").write_text(pictured(name), encoding="utf-8")
     note(f"{name}: {result.measure} {found.measures[result.measure]:.4g}")
+
+
+def pictured(name: str) -> str:
+    """The curves that are kept, as SVG."""
+    result, figures = RESULTS[name], json.loads((CURVES / f"{name}.json").read_text(encoding="utf-8"))
+    lines = figures["curves"] if result.level is None else levelled(figures["curves"], result.level)
+    return draw("curves", lines, title=result.what, across="update", notes=figures["notes"]).svg()
 
 
 def table() -> str:
@@ -165,6 +180,9 @@ def table() -> str:
 
 
 def write_table() -> None:
+    for name in RESULTS:
+        if (CURVES / f"{name}.json").exists():
+            (CURVES / f"{name}.svg").write_text(pictured(name), encoding="utf-8")
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}\n\n{table()}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
@@ -176,7 +194,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="the folder with the data sets")
     parser.add_argument("--runs", type=Path, default=ROOT / "out", help="where runs are kept")
     parser.add_argument("--set", dest="sets", action="append", default=[], metavar="KEY=VALUE", help="as in train")
-    parser.add_argument("--table", action="store_true", help="write the table of docs/results.md anew")
+    parser.add_argument("--table", action="store_true", help="write the table of docs/results.md and its pictures anew")
     options = parser.parse_args()
     for name in options.names:
         if name not in RESULTS:

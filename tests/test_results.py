@@ -22,7 +22,7 @@ def test_the_table_has_a_row_for_every_result_that_is_kept():
     for name in names:
         figures = json.loads((results.CURVES / f"{name}.json").read_text(encoding="utf-8"))
         assert {results.RESULTS[name].measure, *results.RESULTS[name].also} <= set(figures["measures"])
-        assert (results.CURVES / f"{name}.svg").exists()
+        assert (results.CURVES / f"{name}.svg").read_text(encoding="utf-8") == results.pictured(name)
 
 
 def test_every_recipe_has_the_curve_that_is_to_be_expected():
