@@ -35,18 +35,21 @@ SETTINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_gradients_are_finite_differences(name):
     Q, K, V = tensors()
     assert torch.autograd.gradcheck(lambda *qkv: transom.attend(*qkv, **SETTINGS[name]), (Q, K, V))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_tiles_send_back_the_same(name):
     Q, K, V = tensors()
     assert torch.autograd.gradcheck(lambda *qkv: tiles.attention_in_tiles(put(*qkv, **SETTINGS[name]))[0], (Q, K, V))
 
 
+@pytest.mark.slow
 def test_gradients_with_dropout_use_the_same_places_both_ways():
     Q, K, V = tensors()
 
@@ -65,6 +68,7 @@ BIASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BIASES)
 def test_a_bias_learns(name):
     make, shape = BIASES[name]

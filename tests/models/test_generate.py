@@ -83,12 +83,14 @@ def assert_quickly_as_plainly(model, settings):
         torch.testing.assert_close(quick.scores, plain.scores, rtol=0, atol=2e-5)
 
 
+@pytest.mark.slow
 @every_choice
 def test_quickly_is_plainly_for_all_parts(parts):
     assert_quickly_as_plainly(decoder(**parts), WAYS["beams"])
     assert_quickly_as_plainly(encoder_decoder(**parts), WAYS["greedy"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_quickly_is_plainly_when_keys_are_forgotten(positions, monkeypatch):
     forgotten, own = [], OwnPast.keep
