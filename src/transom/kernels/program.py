@@ -18,6 +18,7 @@ from transom.kernels import library
 from transom.kernels.library import Engine
 from transom.kernels.packed import Packed, done, prepared
 
+# In the order of program.hpp.
 KINDS = ("product", "add", "layer_norm", "rms_norm", "relu", "gelu", "gate", "turn", "turn_halves", "keep", "look")
 OWN, SOURCE = 0, 1  # whose lists an attention goes by
 
