@@ -97,11 +97,12 @@ def test_values_are_added_and_registers_used_again():
 @pytest.mark.parametrize("halves", [False, True])
 def test_queries_and_keys_are_turned_and_values_are_not(heads, halves):
     both, width = heads.heads + heads.kv_heads, (heads.heads + 2 * heads.kv_heads) * heads.d_head
-    x, angles = torch.randn(5, width), 9.0 * torch.rand(heads.d_head // 2)
+    x, places = torch.randn(5, width), 9.0 * torch.rand(7, heads.d_head // 2)
     draft = Draft(library.engine())
     program = Program(draft, draft.turned(draft.value(width), heads, halves))
-    program.turn_by(angles)
-    found = program.step(x, 0).double()
+    program.reach(7, places)
+    program.run.lists[OWN].length = 5
+    found, angles = program.step(x, 0).double(), places[4]
     # A pair is a complex number, and a turn is a product with another one.
     folded = x.double().view(5, -1, heads.d_head)[:, :both]
     pairs = folded.unflatten(2, (2, -1)).mT if halves else folded.unflatten(2, (-1, 2))

@@ -58,7 +58,7 @@ class Run(ctypes.Structure):
         ("size", c_int64),
         ("rows", c_int64),
         ("slot", c_int64),
-        ("turn", c_void_p),
+        ("turns", c_void_p),
         ("places", c_int64),
         ("lists", Lists * 2),
     )
@@ -193,22 +193,20 @@ class Program:
             for name, setting in note.settings.items():
                 setattr(operation, name, setting)
         self.run = Run(ctypes.addressof(self.operations), len(self.operations))
-        self.biases, self.added = draft.biases, [torch.empty(0)]
-        self.space = self.output = self.turn = torch.empty(0)
+        self.biases, self.added = draft.biases, list[Tensor]()
+        self.space = self.output = self.turns = torch.empty(0)
 
-    def reach(self, places: int) -> None:
-        """Prepare what biases add at so many positions."""
+    def reach(self, places: int, angles: Float[Tensor, "token pairs"] | None = None) -> None:
+        """Prepare for so many positions: what biases add, and the angles to turn by."""
         self.added, self.run.places = [], places
+        if angles is not None:
+            self.turns = torch.stack([angles.cos(), angles.sin()], dim=2)
+            self.run.turns = self.turns.data_ptr()
         for number, bias in self.biases.items():
             operation = self.operations[number]
             last = Block((1, operation.heads, 1, places), device=torch.device("cpu"))
             self.added.append(bias.added(last)[0, :, 0].detach().float().contiguous())
             operation.matrix = self.added[-1].data_ptr()
-
-    def turn_by(self, angles: Float[Tensor, " pairs"]) -> None:
-        """Turn by these angles in the next step."""
-        self.turn = torch.stack([angles.cos(), angles.sin()], dim=1)
-        self.run.turn = self.turn.data_ptr()
 
     def hold(self, held: Float[Tensor, "any any2 any3"]) -> None:
         """Keep the rows' own keys and values there: a row of numbers for each slot, in each layer."""

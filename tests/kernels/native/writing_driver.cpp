@@ -24,12 +24,12 @@ struct Case {
 struct Layer {
     Case c;
     int64_t wide, inner, past = 5, source = 3, places = 6;
-    std::vector<float> gain, shift, turn, added, joined, out, own, sources, space, hidden, unembedding;
+    std::vector<float> gain, shift, turns, added, joined, out, own, sources, space, hidden, unembedding;
     std::vector<int32_t> slots, source_slots, begin, end, which;
     std::vector<Operation> operations;
 
     explicit Layer(const Case& c) : c(c), wide((c.heads + 2 * c.kv_heads) * c.d), inner(c.heads * c.d) {
-        turn = numbers(c.d / 2 * 2), added = numbers(c.heads * places);
+        turns = numbers(past * c.d), added = numbers(c.heads * places);
         gain = numbers(c.d_model), shift = numbers(c.d_model), hidden.resize(c.rows * c.d_model);
         joined = packed(c.d_model, wide), out = packed(inner, c.d_model), unembedding = packed(c.d_model, c.vocabulary);
         own = numbers(past * c.rows * 2 * c.kv_heads * c.d), sources = numbers(2 * source * 2 * c.kv_heads * c.d);
@@ -85,7 +85,7 @@ struct Layer {
         program.space = space.data();
         program.output = hidden.data(), program.size = size(), program.rows = c.rows,
         program.slot = (past - 1) * c.rows;
-        program.turn = turn.data(), program.places = places;
+        program.turns = turns.data(), program.places = places;
         program.lists[0] = {slots.data(), past, past, begin.data(), nullptr, nullptr};
         program.lists[1] = {source_slots.data(), source, source, nullptr, end.data(), which.data()};
         transom_step(&program, threads);

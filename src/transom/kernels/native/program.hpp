@@ -27,8 +27,8 @@ struct Program {
     float *space, *output;
     int64_t size;  // numbers of one register
     int64_t rows, slot;  // how many rows there are; the slot of the first row's new keys and values
-    const float* turn;  // cos and sin at the new position, of each pair of numbers of a head
-    int64_t places;  // positions there is something to add for
+    const float* turns;  // [places][d]: cos and sin at each position, of each pair of numbers of a head
+    int64_t places;  // positions that turns, and what looks add, are there for
     Lists lists[2];  // of the rows' own past, and of their sources
 
     float* at(int64_t number) const { return number < 0 ? output : space + number * size; }
@@ -112,7 +112,7 @@ static void do_row(const Program& in, const Operation& by, int64_t row) {
             return gated(x, other, y, n);
         case TURN:
         case TURN_HALVES:
-            return turned(x, by, in.turn, by.kind == TURN_HALVES, y);
+            return turned(x, by, in.turns + (in.lists[0].length - 1) * by.d, by.kind == TURN_HALVES, y);
         case KEEP:
             memcpy(by.held + (in.slot + row) * kept, x + by.heads * by.d, sizeof(float) * kept);
             return;

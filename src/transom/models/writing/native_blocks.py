@@ -59,18 +59,22 @@ class NativeBlocks:
         """Room for one more key and value of each row."""
         if self.length == self.slots.shape[1]:
             self.slots = F.pad(self.slots, (0, max(ROOM, self.length)))
-            self.program.reach(self.slots.shape[1])
+            self.program.reach(self.slots.shape[1], self.angles())
         if self.used + rows > self.held.shape[1]:
             self.held = F.pad(self.held, (0, 0, 0, max(ROOM * rows, self.held.shape[1])))
             self.program.hold(self.held)
+
+    def angles(self) -> Float[Tensor, "token pairs"] | None:
+        """By which queries and keys turn, at every position there is room for."""
+        if self.rotary is None:
+            return None
+        return self.rotary.angles.at(torch.arange(self.slots.shape[1])[None], torch.float32)[0]
 
     def step(self) -> Int[Tensor, "#batch 1"]:
         """On to the next position: gives it, for each row."""
         self.make_room(len(self.slots))
         self.length += 1
         place = torch.tensor([[self.length - 1]])
-        if self.rotary is not None:
-            self.program.turn_by(self.rotary.angles.at(place, torch.float32)[0, 0])
         return place if self.skipped is None else place - self.skipped[:, None]
 
     @property
