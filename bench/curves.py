@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.measuring.instruments import note
+from bench.peers.environment import ROOT
 from transom.layers.positions import POSITIONS
 from transom.models import Decoder, EncoderDecoder
 from transom.run.examples import learned_and_held_out
@@ -26,7 +27,6 @@ from transom.run.train import LOG, train
 from transom.show import draw
 from transom.text.examples import Pair
 
-ROOT = Path(__file__).parents[1]
 MEAN_OF = 10  # updates in one point of a training loss
 PROMPT, CHARACTERS = "ROMEO:\n", 200
 LENGTHS, EXAMPLES, TRIED = (1, 12, 18), 12_000, 100  # of digits: shortest, longest learned, longest tried

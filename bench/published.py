@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 
+from bench.peers.environment import ROOT
 from bench.questions import induction
 
-RECIPES = Path(__file__).parents[1] / "recipes"
+RECIPES = ROOT / "recipes"
 TOKENISED = "BLEU over Moses' tokens"
 Curves = dict[str, list[tuple[int, float]]]
 

@@ -19,8 +19,10 @@ import torch
 
 from bench.curves import means
 from bench.measuring.instruments import note
+from bench.peers.environment import ROOT
 from bench.published import RESULTS, TOKENISED, Curves, Found, Result
 from transom.models import EncoderDecoder
+from transom.models.folder import header_of
 from transom.names import Misfit
 from transom.run.evaluate import evaluate
 from transom.run.journal import read as read_log
@@ -31,7 +33,6 @@ from transom.run.train import LOG, MODEL, train
 from transom.run.training import Callback, Step, Training
 from transom.show import draw
 
-ROOT = Path(__file__).parents[1]
 CURVES, PAGE = ROOT / "docs" / "curves", ROOT / "docs" / "results.md"
 BEGIN, END = "<!-- the table: python -m bench.results --table -->", "<!-- end of the table -->"
 POINTS = 60  # of a curve, at most
@@ -104,10 +105,9 @@ def by_recipe(name: str, result: Result, options: argparse.Namespace) -> Found:
 
 def read_so(recipe: Recipe, model: Path) -> str:
     """What the losses of a run are, for those who read its curves."""
-    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    shares = {"label smoothing": recipe.train.smoothing}
-    shares["dropout"] = max(share for word, share in config.items() if word.endswith("dropout"))
-    only = " and ".join(word for word, share in shares.items() if share)
+    dropped = any(share for word, share in header_of(model).items() if word.endswith("dropout"))
+    there = {"label smoothing": recipe.train.smoothing, "dropout": dropped}
+    only = " and ".join(word for word, share in there.items() if share)
     loss = "Loss in nats a text" if recipe.task == "classify" else "Loss in nats a token"
     return f"{loss}; while learning with {only}, held out without." if only else f"{loss}."
 
@@ -157,9 +157,17 @@ def kept(name: str, result: Result, options: argparse.Namespace) -> None:
     note(f"{name}: {result.measure} {found.measures[result.measure]:.4g}")
 
 
+def all_kept() -> list[str]:
+    return [name for name in RESULTS if (CURVES / f"{name}.json").exists()]
+
+
+def figures_of(name: str) -> dict[str, Any]:
+    return json.loads((CURVES / f"{name}.json").read_text(encoding="utf-8"))
+
+
 def pictured(name: str) -> str:
     """The curves that are kept, as SVG."""
-    result, figures = RESULTS[name], json.loads((CURVES / f"{name}.json").read_text(encoding="utf-8"))
+    result, figures = RESULTS[name], figures_of(name)
     lines = figures["curves"] if result.level is None else levelled(figures["curves"], result.level)
     return draw("curves", lines, title=result.what, across="update", notes=figures["notes"]).svg()
 
@@ -167,22 +175,19 @@ def pictured(name: str) -> str:
 def table() -> str:
     """The results that are kept, as Markdown."""
     lines = ["| what | recipe | judged on | published | here | time |", "|---|---|---|---|---|---|"]
-    for name, result in RESULTS.items():
-        file = CURVES / f"{name}.json"
-        if file.exists():
-            figures = json.loads(file.read_text(encoding="utf-8"))
-            here = "; ".join(f"{word} **{figures['measures'][word]:.4g}**" for word in (result.measure, *result.also))
-            threads = "one thread" if figures["threads"] == 1 else f"{figures['threads']} threads"
-            took = f"{spoken(float(figures['seconds']))}, {threads}"
-            recipe = f"`{Path(result.recipe).name}`, [curve](curves/{name}.svg)"
-            lines.append(f"| {result.what} | {recipe} | {result.judged_on} | {result.published} | {here} | {took} |")
+    for name in all_kept():
+        result, figures = RESULTS[name], figures_of(name)
+        here = "; ".join(f"{word} **{figures['measures'][word]:.4g}**" for word in (result.measure, *result.also))
+        threads = "one thread" if figures["threads"] == 1 else f"{figures['threads']} threads"
+        took = f"{spoken(float(figures['seconds']))}, {threads}"
+        recipe = f"`{Path(result.recipe).name}`, [curve](curves/{name}.svg)"
+        lines.append(f"| {result.what} | {recipe} | {result.judged_on} | {result.published} | {here} | {took} |")
     return "\n".join(lines)
 
 
 def write_table() -> None:
-    for name in RESULTS:
-        if (CURVES / f"{name}.json").exists():
-            (CURVES / f"{name}.svg").write_text(pictured(name), encoding="utf-8")
+    for name in all_kept():
+        (CURVES / f"{name}.svg").write_text(pictured(name), encoding="utf-8")
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}\n\n{table()}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
