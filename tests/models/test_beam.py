@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from models.small import padded, rows
-from models.test_generate import decoder, encoder_decoder
+from models.writers import decoder, encoder_decoder
 
 from transom.models.writing.beam import searched
 from transom.models.writing.job import Job

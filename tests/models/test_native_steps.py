@@ -5,7 +5,7 @@ import ctypes
 import pytest
 import torch
 from models.small import padded, rows
-from models.test_generate import decoder, encoder_decoder
+from models.writers import decoder, encoder_decoder
 
 from transom.kernels import library
 from transom.kernels.library import Engine
