@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-native test-kills lint bench bench-peers screenshots clean
+.PHONY: help run test test-all test-native test-kills fuzz lint bench bench-peers screenshots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -29,6 +29,11 @@ test-native: $(FOR_WORK)  ## the native engine under the sanitizers, and its cho
 
 test-kills: $(FOR_WORK)  ## a training run killed 200 times, and the same as one that never was
 	@KILLS=200 $(BIN)/python -m pytest tests/run/test_kills.py
+
+# The long form of a closing check: make fuzz SECONDS=600
+SECONDS ?= 20
+fuzz: $(FOR_WORK)  ## random and damaged input for kernels, files and the server, one line of counts each
+	@$(BIN)/python -m fuzz --seconds $(SECONDS)
 
 lint: $(FOR_WORK)  ## ruff (lint and format) and pyright
 	@$(BIN)/ruff check

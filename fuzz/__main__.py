@@ -1,0 +1,48 @@
+"""`python -m fuzz [TARGET …]`: random and damaged input for everything that Transom takes from outside.
+
+Each target is a file of `targets/`. One line of counts is printed per target. A failure is printed with the seed and
+the number of its input: `python -m fuzz TARGET --seed S --case N` makes the same input again.
+"""
+
+import argparse
+import secrets
+from importlib import import_module
+
+from fuzz.campaign import run_campaign
+
+TARGETS: dict[str, str] = {}
+
+
+def parse_options() -> argparse.Namespace:
+    listed = "\n".join(f"  {name:<12}{what}" for name, what in TARGETS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m fuzz", epilog=f"targets:\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="what to fuzz; everything by default")
+    parser.add_argument("--inputs", type=int, default=10_000_000, help="at most so many inputs per target")
+    parser.add_argument("--seconds", type=float, default=20.0, help="at most so long per target (default 20)")
+    parser.add_argument("--seed", type=int, default=None, help="by default a new one, which is printed")
+    parser.add_argument("--case", type=int, default=None, help="only the input of this number")
+    options = parser.parse_args()
+    for name in options.targets:
+        if name not in TARGETS:
+            parser.error(f"there is no target {name!r}; there is {', '.join(TARGETS)}")
+    return options
+
+
+def main() -> int:
+    options = parse_options()
+    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
+    failed = False
+    for name in options.targets or TARGETS:
+        target = import_module(f"fuzz.targets.{name}")
+        report = run_campaign(name, target, seed, options.inputs, options.seconds, options.case)
+        print(report.summary(), flush=True)
+        for failure in report.failures:
+            print(f"  {name} {failure}", flush=True)
+        failed = failed or bool(report.failures)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
