@@ -1,8 +1,7 @@
 """Masks and biases as plain data and back: what kind each is, its numbers, and which tensors of the file it holds."""
 
-from collections.abc import Callable
-from dataclasses import fields
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,37 +13,59 @@ from transom.kernels.checks import broadcastable
 from transom.names import Misfit, spelled
 
 Whole = tuple[int, int, int, int]
-MASKS: dict[str, type[Mask]] = {
-    kind.__name__: kind for kind in (Both, Either, Causal, SlidingWindow, SameDocument, Padding, Given, Without)
+
+
+class PartFormat(NamedTuple):
+    """How a mask or a bias stands in a file: its class here, and for each name on file the attribute that it holds."""
+
+    part: type[Mask] | type[Bias]
+    attributes: Mapping[str, str]
+
+
+# The names on file are part of the format: a class or an attribute may be renamed here, its name on file may not.
+MASKS: dict[str, PartFormat] = {
+    "Both": PartFormat(Both, {"left": "left", "right": "right"}),
+    "Either": PartFormat(Either, {"left": "left", "right": "right"}),
+    "Causal": PartFormat(Causal, {"start": "start"}),
+    "SlidingWindow": PartFormat(SlidingWindow, {"width": "width"}),
+    "SameDocument": PartFormat(SameDocument, {"ids": "ids"}),
+    "Padding": PartFormat(Padding, {"real": "real"}),
+    "Given": PartFormat(Given, {"allowed": "allowed"}),
+    "Without": PartFormat(Without, {"boxes": "boxes"}),
 }
-BIASES: dict[str, type[Bias]] = {kind.__name__: kind for kind in (GivenBias, DistanceBias, TableBias)}
+BIASES: dict[str, PartFormat] = {
+    "GivenBias": PartFormat(GivenBias, {"source": "source"}),
+    "DistanceBias": PartFormat(DistanceBias, {"source": "source"}),
+    "TableBias": PartFormat(TableBias, {"source": "source"}),
+}
 DEEPEST = 50  # masks within masks
 
 
 def plain(part: Mask | Bias, place: Callable[[Tensor], str]) -> dict[str, Any]:
     """A part as plain data; `place` puts a tensor into the file and gives its name there."""
-    kind = type(part).__name__
-    if {**MASKS, **BIASES}.get(kind) is not type(part):
+    known = {**MASKS, **BIASES}
+    kind = next((name for name, one in known.items() if one.part is type(part)), None)
+    if kind is None:
         raise Misfit(
-            f"a trace file holds masks and biases of {', '.join((*MASKS, *BIASES))}, but this one is a {kind};"
+            f"a trace file holds masks and biases of {', '.join(known)}, but this one is a {type(part).__name__};"
             " give a bool or float tensor to the attention instead"
         )
     data: dict[str, Any] = {"kind": kind}
-    for field in fields(part):  # pyright: ignore[reportArgumentType]
-        value = getattr(part, field.name)
+    for name, attribute in known[kind].attributes.items():
+        value = getattr(part, attribute)
         if isinstance(value, Tensor):
-            data[field.name] = place(value)
+            data[name] = place(value)
         else:
-            data[field.name] = plain(value, place) if isinstance(value, Mask | Bias) else value
+            data[name] = plain(value, place) if isinstance(value, Mask | Bias) else value
     return data
 
 
 def mask_from(data: object, tensor: Callable[[object], Tensor], whole: Whole, depth: int = 0) -> Mask:
     """The mask that plain data tells of, once it is found to fit."""
-    kind, given = told(data, MASKS)
+    kind, given = parse_kind(data, MASKS)
     if depth > DEEPEST:
         raise Misfit(f"masks may be within {DEEPEST} others, but one is deeper")
-    if kind in (Both, Either):
+    if kind is Both or kind is Either:
         left, right = (mask_from(given[side], tensor, whole, depth + 1) for side in ("left", "right"))
         return kind(left, right)  # pyright: ignore[reportCallIssue]
     if kind is Causal:
@@ -80,7 +101,7 @@ def places_from(places: object) -> tuple[int, ...] | None:
 
 def bias_from(data: object, tensor: Callable[[object], Tensor], whole: Whole) -> Bias:
     """The bias that plain data tells of, once it is found to fit."""
-    kind, given = told(data, BIASES)
+    kind, given = parse_kind(data, BIASES)
     held = tensor(given["source"])
     if kind is GivenBias:
         return GivenBias(of_dtype(broadcastable("a bias", held, whole, held.device), torch.float32, 4))
@@ -92,15 +113,15 @@ def bias_from(data: object, tensor: Callable[[object], Tensor], whole: Whole) ->
     return bias
 
 
-def told(data: object, kinds: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Which of the kinds it is, and its fields: those of that kind, no more and no fewer."""
-    kind = kinds.get(str(data.get("kind"))) if isinstance(data, dict) else None
-    if kind is None or not isinstance(data, dict):
-        raise Misfit(f"expected one of {', '.join(kinds)}, but got {data!r:.60}")
-    names = {field.name for field in fields(kind)}
+def parse_kind(data: object, known: Mapping[str, PartFormat]) -> tuple[Any, dict[str, Any]]:
+    """Which class it is, and what the file says under each of its names: no more and no fewer."""
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if not isinstance(kind, str) or kind not in known or not isinstance(data, dict):
+        raise Misfit(f"expected one of {', '.join(known)}, but got {data!r:.60}")
+    names = set(known[kind].attributes)
     if set(data) != {"kind", *names}:
-        raise Misfit(f"a {kind.__name__} has {', '.join(sorted(names))}, but got {', '.join(map(str, sorted(data)))}")
-    return kind, {name: data[name] for name in names}
+        raise Misfit(f"a {kind} has {', '.join(sorted(names))}, but got {', '.join(map(str, sorted(data)))}")
+    return known[kind].part, {name: data[name] for name in names}
 
 
 def whole_number(value: object, least: int) -> int:
