@@ -121,9 +121,9 @@ def write_knock_outs(folder: Path) -> dict[str, Tensor]:
     expected = {}
     for how in ("before", "after"):
         model = Attend(causal=True)
-        with torch.no_grad(), transom.watch(model, tokens=WORDS) as trace:
-            with transom.knock_out(model, head=1, query=3, key=2, how=how):
-                model(Q, K, V)
+        cut = transom.knock_out(model, head=1, query=3, key=2, how=how)
+        with torch.no_grad(), transom.watch(model, tokens=WORDS) as trace, cut:
+            model(Q, K, V)
         trace.save(folder / f"knock_out_{how}.safetensors")
         allowed = (j <= i).expand(BATCH, HEADS, TOKENS, TOKENS).clone()
         if how == "before":
