@@ -9,6 +9,7 @@ from safetensors.numpy import save
 from torch import Tensor
 
 from transom.files import headers
+from transom.files.checksums import Checksums, add_sums
 from transom.files.durable import write_file
 from transom.lens.curve import Curve
 from transom.lens.on_file.parts_on_file import of_dtype
@@ -37,22 +38,28 @@ def written(path: Path, said: ReplayOnFile, weights: dict[str, Tensor], losses: 
     header = msgspec.json.encode(msgspec.structs.replace(said, width=losses.width)).decode()
     arrays = {name: x.contiguous().numpy() for name, x in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, save(arrays, metadata={"format": FORMAT, "replay": header}))
+    write_file(path, save(arrays, metadata=add_sums({"format": FORMAT, "replay": header}, arrays)))
 
 
 def read(path: Path) -> tuple[ReplayOnFile, dict[str, Tensor], Curve]:
     """What is said of it, the weights under each name, and the loss; nothing of it is believed unchecked."""
     try:
-        said = header(path)
+        said, sums = header(path)
         with safe_open(path, framework="pt") as file:
             known = set(file.keys())
+
+            def tensor(name: str) -> Tensor:
+                found = file.get_tensor(name)
+                sums.check(name, found.numpy())
+                return found
+
             missing = {LOSSES, AT, *(f"weights of {name}" for name in said.heads)} - known
             if missing:
                 raise Misfit(f"it should hold {sorted(missing)[0]!r:.80}, but it does not")
-            weights = {name: checked(said, name, file.get_tensor(f"weights of {name}")) for name in said.heads}
+            weights = {name: checked(said, name, tensor(f"weights of {name}")) for name in said.heads}
             losses, at = (
-                of_dtype(file.get_tensor(LOSSES), torch.float32, 1),
-                of_dtype(file.get_tensor(AT), torch.int64, 1),
+                of_dtype(tensor(LOSSES), torch.float32, 1),
+                of_dtype(tensor(AT), torch.int64, 1),
             )
     except OSError as error:
         raise Misfit(f"{path} cannot be read: {error.strerror or error}; is it the right path?") from error
@@ -63,17 +70,18 @@ def read(path: Path) -> tuple[ReplayOnFile, dict[str, Tensor], Curve]:
     return said, weights, Curve(at.tolist(), losses.tolist(), said.width)
 
 
-def header(path: Path) -> ReplayOnFile:
-    """What the file says of itself, before any tensor is loaded."""
+def header(path: Path) -> tuple[ReplayOnFile, Checksums]:
+    """What the file says of itself, before any tensor is loaded, and the sums that its tensors must have."""
     found = headers.header(path, HEADER_BYTES).get("__metadata__")
     if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("replay"), str):
         raise Misfit(f"its header does not say {FORMAT!r}")
+    sums = Checksums.read(found)
     said = msgspec.json.decode(found["replay"], type=ReplayOnFile)
     if sorted(set(said.updates)) != said.updates or any(update < 0 for update in said.updates):
         raise Misfit("its updates are not in order")
     if said.width < 1:
         raise Misfit(f"a point of its loss curve is the mean of {said.width} updates, but 1 is the least")
-    return said
+    return said, sums
 
 
 def checked(said: ReplayOnFile, name: str, x: Tensor) -> Tensor:

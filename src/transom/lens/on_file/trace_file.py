@@ -14,6 +14,7 @@ from safetensors.numpy import save
 from torch import Tensor
 
 from transom.files import headers
+from transom.files.checksums import Checksums, add_sums
 from transom.files.durable import write_file
 from transom.kernels import checks
 from transom.kernels.problem import Problem
@@ -103,8 +104,9 @@ def written(path: Path, header: Header, seen: list[tuple[str, Sight]]) -> None:
     placed = Placed()
     sights = [told(name, sight, placed) for name, sight in seen]
     trace = TraceOnFile(tokens=header.tokens, targets=header.targets, grid=header.grid, sights=sights)
-    data = save(placed.arrays(), metadata={"format": FORMAT, "trace": msgspec.json.encode(trace).decode()})
-    write_file(path, data)
+    arrays = placed.arrays()
+    text = add_sums({"format": FORMAT, "trace": msgspec.json.encode(trace).decode()}, arrays)
+    write_file(path, save(arrays, metadata=text))
 
 
 def told(name: str, sight: Sight, place: Placed) -> SightOnFile:
@@ -146,9 +148,9 @@ def told(name: str, sight: Sight, place: Placed) -> SightOnFile:
 def read(path: Path) -> tuple[Header, list[tuple[str, Sight]]]:
     """What is said of all of them, and name and Sight of each attention."""
     try:
-        said = header(path)
+        said, sums = header(path)
         with safe_open(path, framework="pt") as file:
-            tensors = Tensors(file)
+            tensors = Tensors(file, sums)
             seen = [
                 (one.name, glance(one, tensors) if one.keep == "statistics" else sight(one, tensors))
                 for one in said.sights
@@ -162,26 +164,27 @@ def read(path: Path) -> tuple[Header, list[tuple[str, Sight]]]:
     return said, seen
 
 
-def header(path: Path) -> TraceOnFile:
-    """What the file says of itself, before any tensor is loaded."""
+def header(path: Path) -> tuple[TraceOnFile, Checksums]:
+    """What the file says of itself, before any tensor is loaded, and the sums that its tensors must have."""
     found = headers.header(path, HEADER_BYTES)
     said = found.get("__metadata__")
     if not isinstance(said, dict) or said.get("format") != FORMAT or not isinstance(said.get("trace"), str):
         raise Misfit(f"its header does not say {FORMAT!r}")
+    sums = Checksums.read(said)
     try:
         trace = msgspec.json.decode(said["trace"], type=TraceOnFile)
     except RecursionError as error:
         raise Misfit("its header is nested too deeply") from error
     if len(trace.sights) > headers.MOST_TENSORS:
         raise Misfit(f"it tells of {len(trace.sights)} attentions, but {headers.MOST_TENSORS} are the most")
-    return trace
+    return trace, sums
 
 
 class Tensors:
-    """The tensors of an open file, each loaded once."""
+    """The tensors of an open file, each loaded once, and compared with its sum then."""
 
-    def __init__(self, file: Any) -> None:
-        self.file, self.known = file, set(file.keys())
+    def __init__(self, file: Any, sums: Checksums) -> None:
+        self.file, self.known, self.sums = file, set(file.keys()), sums
         self.loaded: dict[str, Tensor] = {}
         self.cast: dict[tuple[int, torch.dtype], Tensor] = {}
         self.strands: dict[tuple[int, int], Strand] = {}
@@ -191,6 +194,7 @@ class Tensors:
             raise Misfit(f"it names a tensor {name!r:.60} that it does not hold")
         if name not in self.loaded:
             self.loaded[name] = self.file.get_tensor(name)
+            self.sums.check(name, self.loaded[name].numpy())
         return self.loaded[name]
 
     def as_dtype(self, x: Tensor, dtype: torch.dtype) -> Tensor:
