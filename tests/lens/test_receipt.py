@@ -327,3 +327,10 @@ def test_a_comparison_reports_the_number_that_exceeds_its_bound_most():
 def test_nothing_to_compare_holds():
     Q, K, V = (torch.randn(0, 2, 3, 5) for _ in "QKV")
     assert transom.sight(Q, K, V).receipt().holds
+
+
+def test_an_infinite_bound_holds_nothing():
+    """Where the weights make infinity and the model did not, no bound is wide enough."""
+    comparison = Comparison()
+    comparison.add(torch.tensor([[[torch.inf]]]), torch.tensor([[[1.0]]]), torch.tensor([[[torch.inf]]]))
+    assert comparison.receipt().fails

@@ -145,7 +145,7 @@ def test_a_receipt_that_fails_is_not_drawn_by_any_view():
             draw(view, spoiled)
         assert re.fullmatch(
             r"the weights of 'blocks\.7\.attention' should make the output that the model used, but the receipt FAILS:"
-            r" 5\.0e-01 of \S+; nothing is drawn from it, watch the model again",
+            r" 5\.0e-01 of \S+ in batch 0, head 0, row 0; nothing is drawn from it, watch the model again",
             str(caught.value),
         )
 

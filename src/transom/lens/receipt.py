@@ -70,12 +70,13 @@ class Comparison:
         same = (again == real) | (again.isnan() & real.isnan())
         finite = again.isfinite() & real.isfinite()
         tried = torch.where(finite, bound.isfinite(), ~same)
+        bound = torch.where(bound.isfinite(), bound, 0.0)  # finite against not finite is never within a bound
         if real.shape[-1] == 0 or real.numel() == 0:
             return
         self.rows += real[..., 0].numel()
         self.rows_tried += int(tried.any(dim=-1).sum())
         difference = torch.where(same, 0.0, (again - real).abs()).nan_to_num(nan=torch.inf)
-        ratio = torch.where(difference > 0, difference / bound, 0.0).nan_to_num(nan=torch.inf)
+        ratio = torch.where(difference > 0, difference / bound, 0.0)
         place = int(torch.where(tried, ratio, -1.0).argmax())
         found = tuple(float(x.flatten()[place]) for x in (ratio, difference, bound))
         if bool(tried.flatten()[place]) and (found[0] > self.worst[0] or not self.where):
