@@ -189,7 +189,7 @@ def test_complaints_are_one_line(home, capsys, monkeypatch, tmp_path):
         "texts come as arguments or from --file, but both came; leave one out"
     )
     assert complaint(capsys, "train", tmp_path / "gone.toml") == (
-        f"the recipe {tmp_path}/gone.toml cannot be read (No such file or directory); name a TOML file"
+        f"{tmp_path}/gone.toml should be a file, but it cannot be opened: No such file or directory; check the path"
     )
     assert complaint(capsys, "train", home / "write.toml", "--set", "train.update=3") == (
         f"{home}/write.toml: [train] has no setting 'update'; did you mean 'updates'?"

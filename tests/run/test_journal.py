@@ -40,5 +40,9 @@ def test_a_log_is_read_up_to_where_it_was_cut_or_spoilt(tmp_path):
     assert read(path) == [{"update": 1}, {"update": 2}]
     path.write_bytes(b'{"update": 1}\n\xff\xfe\n{"update": 3}\n')
     assert read(path) == [{"update": 1}]
+    path.write_bytes(b'{"update": 1}\n' + b"[" * 100_000 + b'\n{"update": 3}\n')
+    assert read(path) == [{"update": 1}]
+    path.write_bytes(b'{"update": 1, "loss": Infinity}\n')
+    assert read(path) == [{"update": 1, "loss": float("inf")}]
     path.write_bytes(b'[1]\n{"loss": 1.0}\n{"update": "x"}\n{"update": 4}\n')
     assert read(path) == [{"update": 4}]

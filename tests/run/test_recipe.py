@@ -195,15 +195,19 @@ def reading(path, *sets):
 
 def test_files_that_are_no_recipe_are_told(tmp_path, monkeypatch):
     gone = tmp_path / "gone.toml"
-    assert reading(gone) == f"the recipe {gone} cannot be read (No such file or directory); name a TOML file"
+    assert reading(gone) == f"{gone} should be a file, but it cannot be opened: No such file or directory; check the path"
     path = written(tmp_path, b"task = ")
     told = "should be TOML, but Invalid value (at end of document); see recipes/reference.toml"
     assert reading(path) == f"the recipe {path} {told}"
     path = written(tmp_path, b"task = '\xff'")
-    assert reading(path).startswith(f"the recipe {path} should be TOML, but 'utf-8' codec can't decode byte 0xff")
+    told = "text must be UTF-8, but byte 0xff fits nowhere; save the file as UTF-8"
+    assert reading(path) == f"{path}, line 1: {told}"
+    path = written(tmp_path, b".".join([b"a"] * 50_000) + b" = 1")
+    told = "should be TOML, but a key in it has more than 16 parts; see recipes/reference.toml"
+    assert reading(path) == f"the recipe {path} {told}"
     monkeypatch.setattr(recipes, "LONGEST", 5)
     path = written(tmp_path, b"a = 123")
-    assert reading(path) == f"the recipe {path} has 7 bytes, but one is at most 5; is it another file?"
+    assert reading(path) == f"{path} is read whole, so it may have 5 bytes, but it has more; is it another file?"
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ def test_fields_may_be_nested_or_whole_numbers(tmp_path):
         ("{} x", "expected JSON, but JSON is malformed: trailing characters (byte 4); mend the line"),
         (
             "[" * 100_000,
-            "expected JSON, but maximum recursion depth exceeded while deserializing an object; mend the line",
+            "expected JSON, but it nests more than 64 deep; mend the line",
         ),
         ("[]", "expected a JSON object, but it is a list; write {…}"),
         ("3", "expected a JSON object, but it is a int; write {…}"),

@@ -52,15 +52,16 @@ class Sums(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read(path: Path) -> Sums:
     """Sums from a file; one that is damaged or made up is an error that says so."""
+    from transom.files.documents import decode_json
     from transom.files.outside import Limits, whole
     from transom.lens.measuring.head_sums import HeadSums
 
     content = whole(path, Limits(document=LARGEST), "name a file that transom heads wrote")
     try:
-        found = msgspec.json.decode(content, type=Sums)
+        found = decode_json(content, Sums, most=LARGEST)
         found = msgspec.structs.replace(found, heads=msgspec.convert(found.heads, HeadSums))
         found.heads.check()
-    except (msgspec.DecodeError, msgspec.ValidationError, Misfit, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.ValidationError, Misfit) as error:
         raise Misfit(
             f"{path} should hold the sums of transom heads, but it cannot be read ({error}); name another file"
         ) from error

@@ -26,6 +26,7 @@ LONGEST_WORD = 256  # signs of a bare key or a number in TOML
 OPENING, CLOSING = b"[{", b"]}"
 NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 STEPS = {sign: (sign in OPENING) - (sign in CLOSING) for sign in OPENING + CLOSING}
+HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 # A string or comment of TOML, then the opening of a string that does not end, then what the scan counts.
 TOML_TOKENS = re.compile(
     r'(?P<skipped>"""(?:[^"\\]|\\.|"(?!""))*+"{3,5}|\'\'\'(?:[^\']|\'(?!\'\'))*+\'{3,5}'
@@ -52,11 +53,19 @@ def decode_json(content: bytes | str, kind: Any = Any, *, most: int = LONGEST_JS
         raise Malformed(str(error)) from error
 
 
-def decode_distinct_json(content: bytes | str, *, most: int = LONGEST_JSON) -> Any:
-    """What a JSON text holds in which no object has a name twice: two readers could take different ones of the two."""
+def decode_distinct_json(
+    content: bytes | str, *, most: int = LONGEST_JSON, number: Callable[[str], float] | None = None
+) -> Any:
+    """What a JSON text holds in which no object has a name twice: two readers could take different ones of the two.
+
+    Numbers must be finite, unless `number` reads what is written: `float` takes NaN and Infinity as well.
+    """
     try:
         text = check_json(content, most).decode("utf-8")
-        return json.loads(text, object_pairs_hook=distinct, parse_constant=finite, parse_float=finite)
+        found = json.loads(text, object_pairs_hook=distinct, parse_constant=number or finite, parse_float=number or finite)
+        if HALF_PAIR.search(text):
+            json.dumps(found, ensure_ascii=False).encode("utf-8")  # which a lone half of a pair has no bytes in
+        return found
     except Malformed:
         raise
     except (ValueError, RecursionError) as error:

@@ -1,9 +1,10 @@
 """The header of a safetensors file, checked before anything of the file is loaded."""
 
-import json
+import stat
 from pathlib import Path
 from typing import Any
 
+from transom.files.documents import Malformed, decode_distinct_json
 from transom.names import Misfit
 
 MOST_TENSORS = 100_000
@@ -14,7 +15,10 @@ def header(path: Path, most: int) -> dict[str, Any]:
 
     A complaint speaks of "its header", without the path: the caller knows what the file should have been.
     """
-    size = path.stat().st_size
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise Misfit("it is no plain file")
+    size = about.st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > size - 8:
@@ -23,20 +27,12 @@ def header(path: Path, most: int) -> dict[str, Any]:
             raise Misfit(f"its header has {length} bytes, but {most} are the most")
         content = file.read(length)
     try:
-        found = json.loads(content, object_pairs_hook=distinct)
-    except (ValueError, RecursionError) as error:
+        found = decode_distinct_json(content, most=most)
+    except Malformed as error:
         raise Misfit(f"its header cannot be read ({error})") from error
     if not isinstance(found, dict):
         raise Misfit(f"its header should be a JSON object, but it is a {type(found).__name__}")
     tensors = len(found.keys() - {"__metadata__"})
     if tensors > MOST_TENSORS:
         raise Misfit(f"it holds {tensors} tensors, but {MOST_TENSORS} are the most")
-    return found
-
-
-def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object in which no name comes twice: two readers could take different ones of the two."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name comes twice")
     return found

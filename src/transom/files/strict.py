@@ -6,10 +6,10 @@ from typing import TypeVar
 
 import msgspec
 
+from transom.files.documents import LONGEST_JSON, Malformed, decode_json
 from transom.names import Misfit
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
-LONGEST_JSON = 2**20  # bytes; a file of settings has some hundred
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -39,11 +39,11 @@ def settings(kind: type[Settings], given: Mapping[str, object], where: str) -> S
         raise Misfit(f"{where} does not fit: {error}; mend that setting") from error
 
 
-def json_object(content: bytes, where: str) -> dict[str, object]:
-    """The one object that a JSON file holds."""
+def json_object(content: bytes, where: str, most: int = LONGEST_JSON) -> dict[str, object]:
+    """The one object that a JSON file of at most `most` bytes holds."""
     try:
-        found = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = decode_json(content, most=most)
+    except Malformed as error:
         raise Misfit(f"{where} should be JSON, but it cannot be read ({error}); write it anew") from error
     if not isinstance(found, dict):
         raise Misfit(f"{where} should hold one JSON object, but it holds a {type(found).__name__}; write {{…}}")

@@ -1,10 +1,10 @@
 """A lesson from its TOML file: every key known, every size checked, and each complaint with file and line."""
 
-import tomllib
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from transom.files.documents import Malformed, decode_toml
 from transom.files.outside import Limits, decoded, whole
 from transom.lessons.causes import CAUSES
 from transom.lessons.claims import MASKED
@@ -49,13 +49,10 @@ def parsed(text: str, name: str) -> Lesson:
     """The lesson in a TOML text; `name` is what an error calls the file, and files beside it are looked for there."""
     text = text.replace("\r\n", "\n")
     try:
-        table = tomllib.loads(text, parse_float=exact)
-        where = source(name, text)
-    except (tomllib.TOMLDecodeError, InvalidOperation, ValueError) as error:
+        table = decode_toml(text, parse_float=exact)
+    except Malformed as error:
         raise Misfit(f"{name} should be TOML, but {error}; mend that place") from error
-    except RecursionError as error:
-        raise Misfit(f"{name} should be a lesson, but its tables go too deep; a lesson needs three levels") from error
-    return lesson(Table(table, (), where), name)
+    return lesson(Table(table, (), source(name, text)), name)
 
 
 def exact(text: str) -> Decimal:

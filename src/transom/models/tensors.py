@@ -61,7 +61,7 @@ def files(folder: Path) -> dict[str, list[str] | None]:
     if not path.is_file():
         raise Misfit(f"{folder} should hold {WHOLE}, but it does not; is the copy complete?")
     check_size(path, HEADER_BYTES)
-    places = json_object(path.read_bytes(), str(path)).get("weight_map")
+    places = json_object(path.read_bytes(), str(path), HEADER_BYTES).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
         raise Misfit(f"{path} should say in weight_map which file holds what, but it does not; take another copy")
     found: dict[str, list[str] | None] = {}

@@ -4,6 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from transom.files.documents import Malformed, decode_distinct_json
+from transom.files.outside import raw_lines
+
 
 class Journal:
     """Lines of a run, each with its update. Going on from update n forgets what an earlier try wrote after n."""
@@ -30,9 +33,9 @@ class Journal:
 def read(path: Path) -> list[dict[str, Any]]:
     """All whole lines of a log; the last one may have been cut by a kill."""
     found = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for _, line in raw_lines(path):
         try:
-            found.append(json.loads(line))
-        except json.JSONDecodeError:
+            found.append(decode_distinct_json(line, number=float))  # a loss may be NaN
+        except Malformed:
             break
     return [line for line in found if isinstance(line, dict) and isinstance(line.get("update"), int)]

@@ -1,6 +1,5 @@
 """A recipe: all that a training run is made of, in one TOML file. `recipes/reference.toml` explains every setting."""
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
+from transom.files.documents import MOST_PARTS, Malformed, decode_toml
+from transom.files.outside import Limits, decoded, whole
 from transom.files.strict import chosen, settings
 from transom.models import PRESETS
 from transom.names import Misfit
@@ -131,15 +132,10 @@ FOUND_OUT = {"vocabulary": "the tokenizer", "labels": "the examples"}  # of [mod
 
 def read(path: Path, sets: Sequence[str] = ()) -> Recipe:
     """The recipe in a file, with `key=value` changes on top; paths in it count from the present folder."""
+    content = whole(path, Limits(document=LONGEST), "is it another file?")
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise Misfit(f"the recipe {path} cannot be read ({error.strerror}); name a TOML file") from error
-    if len(content) > LONGEST:
-        raise Misfit(f"the recipe {path} has {len(content)} bytes, but one is at most {LONGEST}; is it another file?")
-    try:
-        table = tomllib.loads(content.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        table = decode_toml(decoded(path, content))
+    except Malformed as error:
         raise Misfit(f"the recipe {path} should be TOML, but {error}; see recipes/reference.toml") from error
     for one in sets:
         put(table, one)
@@ -151,15 +147,19 @@ def put(table: dict[str, Any], change: str) -> None:
     name, equals, value = change.partition("=")
     if not equals or not name.strip():
         raise Misfit(f"--set takes key=value, but got {change!r}; as in --set train.updates=100")
-    *sections, key = name.strip().split(".")
+    *sections, key = name.strip().split(".", MOST_PARTS)
+    if "." in key:
+        raise Misfit(f"--set takes a key of at most {MOST_PARTS} parts, but got {name[:60]!r}…; see recipes/reference.toml")
     for section in sections:
         inner = table.setdefault(section, {})
         if not isinstance(inner, dict):
             raise Misfit(f"--set {change} goes into {section!r}, but that is no section; see recipes/reference.toml")
         table = inner
     try:
-        table[key] = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        table[key] = decode_toml(f"value = {value}")["value"]
+    except Malformed as error:
+        if error.__cause__ is None:  # out of bounds: no word of a recipe is so
+            raise Misfit(f"--set {name.strip()} takes a value of TOML, but {error}; give a shorter one") from error
         table[key] = value
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from transom.files.documents import Malformed, decode_json
 from transom.files.strict import nearest
 from transom.names import Misfit
 
@@ -128,6 +129,6 @@ def from_query(kind: type[Asked], given: list[tuple[str, str]]) -> Asked:
 def from_body(kind: type[Asked], body: bytes) -> Asked:
     """The fields of a JSON body."""
     try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return decode_json(body, kind)
+    except Malformed as error:
         raise Misfit(f"the body does not fit: {error}; mend it") from error

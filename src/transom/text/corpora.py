@@ -5,8 +5,7 @@ from dataclasses import fields
 from itertools import zip_longest
 from pathlib import Path
 
-import msgspec
-
+from transom.files.documents import Malformed, decode_json
 from transom.files.outside import BYTE_ORDER_MARK, LIMITS, Limits, checked, decoded, lines, whole
 from transom.files.strict import nearest
 from transom.names import Misfit
@@ -105,16 +104,16 @@ def read_jsonl(
     def rows() -> Numbered:
         for number, line in lines(path, limits):
             if line.strip():
-                found = parsed(path, number, line)
+                found = parsed(path, number, line, limits)
                 yield number, [string(path, number, found, key) for key in keys]
 
     return examples(path, rows(), example, skip_blank)
 
 
-def parsed(path: Path, number: int, line: str) -> dict[str, object]:
+def parsed(path: Path, number: int, line: str, limits: Limits) -> dict[str, object]:
     try:
-        found = msgspec.json.decode(line)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        found = decode_json(line, most=limits.line)
+    except Malformed as error:
         raise Misfit(f"{path}, line {number}: expected JSON, but {error}; mend the line") from error
     if not isinstance(found, dict):
         raise Misfit(f"{path}, line {number}: expected a JSON object, but it is a {type(found).__name__}; write {{…}}")

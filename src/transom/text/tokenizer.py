@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, normalizers
 
+from transom.files.documents import Malformed, decode_json
 from transom.files.durable import write_file
 from transom.files.outside import Limits, decoded, whole
 from transom.files.strict import chosen
@@ -170,8 +170,8 @@ def check_text(text: str) -> None:
 def check_object(path: Path | str, content: str) -> None:
     """A tokenizer.json is one JSON object that has a model."""
     try:
-        found = msgspec.json.decode(content)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        found = decode_json(content, most=LARGEST.document)
+    except Malformed as error:
         raise Misfit(f"{path} should be JSON, but it cannot be read: {error}; take another copy") from error
     if not isinstance(found, dict) or "model" not in found:
         raise Misfit(f"{path} should describe a tokenizer, but it has no model; name a tokenizer.json")
