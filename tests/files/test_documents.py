@@ -28,7 +28,9 @@ def nested(levels: int) -> object:
 
 
 @BOTH
-@pytest.mark.parametrize("found", [nested(DEEPEST), {'\\"[{': ["\\", "[" * 100, '"']}, [[]] * 500, 1.5, None, "é ", "\U0001f600"])
+@pytest.mark.parametrize(
+    "found", [nested(DEEPEST), {'\\"[{': ["\\", "[" * 100, '"']}, [[]] * 500, 1.5, None, "é ", "\U0001f600"]
+)
 def test_json_comes_as_the_library_gives_it(decode, found):
     for text in (json.dumps(found), json.dumps(found, ensure_ascii=False)):
         assert decode(text) == decode(text.encode()) == json.loads(text)
@@ -51,7 +53,8 @@ def test_json_that_is_too_long_is_not_parsed(decode):
 
 @BOTH
 @pytest.mark.parametrize(
-    "content", [b'"\xff"', b"\xff\xfe[\x00]\x00", b"", b"[1", b"9" * 5000, b"1e999", b"NaN", "\ud800", b'"\\ud8', b'["\\uDFff"]']
+    "content",
+    [b'"\xff"', b"\xff\xfe[\x00]\x00", b"", b"[1", b"9" * 5000, b"1e999", b"NaN", "\ud800", b'"\\ud8', b'["\\uDFff"]'],
 )
 def test_json_that_cannot_be_read_is_a_misfit(decode, content):
     with pytest.raises(Malformed):

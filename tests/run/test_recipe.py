@@ -195,7 +195,9 @@ def reading(path, *sets):
 
 def test_files_that_are_no_recipe_are_told(tmp_path, monkeypatch):
     gone = tmp_path / "gone.toml"
-    assert reading(gone) == f"{gone} should be a file, but it cannot be opened: No such file or directory; check the path"
+    assert (
+        reading(gone) == f"{gone} should be a file, but it cannot be opened: No such file or directory; check the path"
+    )
     path = written(tmp_path, b"task = ")
     told = "should be TOML, but Invalid value (at end of document); see recipes/reference.toml"
     assert reading(path) == f"the recipe {path} {told}"

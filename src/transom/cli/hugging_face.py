@@ -1,42 +1,28 @@
 """Hugging Face models for the commands: from this machine, safetensors only, and none of its code."""
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from transom.cli.any_model import AnyModel, Fed, Told, cut, least
+from transom.cli.pretrained import find_cached, first_line, import_transformers, load_pretrained, no_questions
 from transom.names import Misfit
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+REFUSALS = (ValueError, TypeError, KeyError, AttributeError, IndexError, ImportError, RuntimeError)
 WRITERS = ("ForCausalLM", "LMHeadModel")  # how the classes of models that write on are named
 
 
 def described(name: str) -> tuple[Any, Any]:
     """Config and tokenizer, by a folder or by an id that is in the local cache."""
-    offline()
-    try:
-        import transformers
-    except ImportError as error:
-        raise Misfit(
-            f"{name} is a Hugging Face model, which needs the extra hf; install it with pip install 'transom[hf]'"
-        ) from error
-    quiet(transformers)
-    here: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    with complaining(name, "be a Hugging Face model"):
-        config = transformers.AutoConfig.from_pretrained(name, **here)
-    with complaining(name, "have a tokenizer"):
-        return config, transformers.AutoTokenizer.from_pretrained(name, **here)
+    config = load_pretrained("AutoConfig", name, "be a Hugging Face model")
+    return config, load_pretrained("AutoTokenizer", name, "have a tokenizer")
 
 
 def loaded(name: str, config: Any) -> tuple["nn.Module", str]:
     """The model, and its kind."""
-    import transformers
-
-    with complaining(name, "hold a model in safetensors"):
-        model = builder(transformers, config).from_pretrained(name, use_safetensors=True, local_files_only=True)
+    model = load_pretrained(builder(name, config), name, "hold a model in safetensors", use_safetensors=True)
     kind = "encoder_decoder" if config.is_encoder_decoder else "decoder" if writes(model) else "encoder"
     return model.eval(), kind
 
@@ -71,51 +57,24 @@ def readable(tokenizer: Any, ids: list[int]) -> list[str]:
     ]
 
 
-def offline() -> None:
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the library is imported
-
-
 def cached(name: str) -> bool:
     """Whether a model of that id is in the local cache; nothing is fetched."""
-    offline()
-    try:
-        from huggingface_hub import try_to_load_from_cache
-
-        return isinstance(try_to_load_from_cache(name, "config.json"), str)
-    except (ImportError, ValueError):  # ValueError: no id could be so
-        return False
+    return find_cached(name) is not None
 
 
-def builder(library: Any, config: Any) -> Any:
+def builder(name: str, config: Any) -> str:
     """The class a config names, if the library itself has it; with two sides always one that can write."""
     if config.is_encoder_decoder:
-        return library.AutoModelForSeq2SeqLM
-    named = getattr(library, next(iter(config.architectures or ()), ""), None)
-    known = isinstance(named, type) and issubclass(named, library.PreTrainedModel)
-    return named if known else library.AutoModel
+        return "AutoModelForSeq2SeqLM"
+    library = import_transformers(name)
+    asked = str(next(iter(config.architectures or ()), ""))
+    found = getattr(library, asked, None) if asked.isidentifier() else None
+    known = isinstance(found, type) and issubclass(found, library.PreTrainedModel)
+    return asked if known else "AutoModel"
 
 
 def writes(model: "nn.Module") -> bool:
     return type(model).__name__.endswith(WRITERS)
-
-
-def quiet(library: Any) -> None:
-    """Neither bars nor hints: stderr is the command's own."""
-    library.utils.logging.set_verbosity_error()
-    library.utils.logging.disable_progress_bar()
-
-
-@contextmanager
-def complaining(name: str, what: str) -> Iterator[None]:
-    """Whatever the library makes of a folder as a Misfit of one line."""
-    try:
-        yield
-    except Exception as error:  # it raises OSError, ValueError, ImportError, KeyError and those of safetensors
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise Misfit(
-            f"{name} should {what}, but it cannot be loaded from this machine: {first:.200};"
-            " name a folder, or fetch it into the local cache first"
-        ) from error
 
 
 class OfHuggingFace(AnyModel):
@@ -186,8 +145,14 @@ class OfHuggingFace(AnyModel):
 
         model: Any = self.model
         streamer = None if told is None else Listener(told)
-        with torch.no_grad():
-            return model.generate(**inputs, do_sample=False, num_beams=1, streamer=streamer, **settings)[0].tolist()
+        try:
+            with torch.no_grad(), no_questions():
+                return model.generate(**inputs, do_sample=False, num_beams=1, streamer=streamer, **settings)[0].tolist()
+        except REFUSALS as error:
+            raise Misfit(
+                f"{self.name} should write greedily, but its generation settings do not allow it:"
+                f" {first_line(error)}; mend generation_config.json"
+            ) from error
 
     def text(self, ids: list[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=True)

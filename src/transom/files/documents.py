@@ -62,7 +62,9 @@ def decode_distinct_json(
     """
     try:
         text = check_json(content, most).decode("utf-8")
-        found = json.loads(text, object_pairs_hook=distinct, parse_constant=number or finite, parse_float=number or finite)
+        found = json.loads(
+            text, object_pairs_hook=distinct, parse_constant=number or finite, parse_float=number or finite
+        )
         if HALF_PAIR.search(text):
             json.dumps(found, ensure_ascii=False).encode("utf-8")  # which a lone half of a pair has no bytes in
         return found

@@ -149,7 +149,9 @@ def put(table: dict[str, Any], change: str) -> None:
         raise Misfit(f"--set takes key=value, but got {change!r}; as in --set train.updates=100")
     *sections, key = name.strip().split(".", MOST_PARTS)
     if "." in key:
-        raise Misfit(f"--set takes a key of at most {MOST_PARTS} parts, but got {name[:60]!r}…; see recipes/reference.toml")
+        raise Misfit(
+            f"--set takes a key of at most {MOST_PARTS} parts, but got {name[:60]!r}…; see recipes/reference.toml"
+        )
     for section in sections:
         inner = table.setdefault(section, {})
         if not isinstance(inner, dict):
