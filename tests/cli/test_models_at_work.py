@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from transom.cli import main
-from transom.cli.given import harmless
 
 pytestmark = pytest.mark.usefixtures("own_errors")
 SIZES = "d_model = 8\nd_hidden = 11\nheads = 2\nlongest = 32\n"
@@ -195,10 +194,3 @@ def test_complaints_are_one_line(home, capsys, monkeypatch, tmp_path):
         f"{home}/write.toml: [train] has no setting 'update'; did you mean 'updates'?"
     )
     assert complaint(capsys, "generate", "a") == "Missing option '--model'; see transom generate --help"
-
-
-def test_a_terminal_is_not_steered_by_what_a_model_says(monkeypatch):
-    hostile = "a\x1b[2Jb\tc\n\u202ed\x9b"
-    assert harmless(hostile) == hostile
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    assert harmless(hostile) == "a�[2Jb\tc\n�d�"

@@ -5,7 +5,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from io import TextIOWrapper
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -13,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from transom import __version__
+from transom.cli.output import make_tolerant, print_note, print_text, safe_warnings
 from transom.names import Misfit
 
 BAD_USE = 2
@@ -92,7 +92,7 @@ app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode=None, pre
 
 def show_version(wanted: bool) -> bool:
     if wanted:
-        typer.echo(f"transom {__version__}")
+        print_text(f"transom {__version__}")
         raise typer.Exit
     return wanted
 
@@ -113,17 +113,16 @@ def main(args: Sequence[str] | None = None) -> int:
     debug = "--debug" in words
     if debug:  # wherever it stands, also behind the command
         words = ["--debug", *(word for word in words if word != "--debug")]
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a terminal that lacks a sign shows ? instead of an error
-            stream.reconfigure(errors="replace")
+    make_tolerant(sys.stdout, sys.stderr)
     try:
-        code = get_command(app).main(words, prog_name="transom", standalone_mode=False)
+        with safe_warnings():
+            code = get_command(app).main(words, prog_name="transom", standalone_mode=False)
         sys.stdout.flush()
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return STOPPED
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            print_text(traceback.format_exc(), stderr=True, end="")
         return complaint(error)
     return code if isinstance(code, int) else 0
 
@@ -137,5 +136,5 @@ def complaint(error: Exception) -> int:
     elif not isinstance(error, Misfit):
         message = f"{type(error).__name__}: {error}; this is a fault of Transom's own, and --debug shows where it is"
         code = OUR_FAULT
-    print(f"transom: {' '.join(message.split())}", file=sys.stderr)
+    print_note(message)
     return code

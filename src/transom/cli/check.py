@@ -1,12 +1,11 @@
 """`transom check`: prove every figure of a worked example."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from transom.cli.given import harmless
+from transom.cli.output import print_json, print_text
 from transom.names import Misfit
 
 WRONG = 1
@@ -40,7 +39,7 @@ def run(
         copy = mended(path, lesson, findings, in_place) if fix or in_place else None
         reports.append((path, lesson, findings, copy))
     if as_json:
-        typer.echo(json.dumps([plain(*report) for report in reports], indent=2, ensure_ascii=False))
+        print_json([plain(*report) for report in reports])
     else:
         for report in reports:
             tell(*report)
@@ -56,7 +55,7 @@ def start(path: Path) -> None:
     if path.exists():
         raise Misfit(f"{path} should be a new lesson, but it is there already; choose another name")
     write_file(path, new_text(path.name).encode())
-    typer.echo(f"{path}: a lesson to start from; transom check {path} proves it", err=True)
+    print_text(f"{path}: a lesson to start from; transom check {path} proves it", stderr=True)
 
 
 def mended(path: Path, lesson: Any, findings: list[Any], in_place: bool) -> Path | None:
@@ -80,12 +79,12 @@ def tell(path: Path, lesson: Any, findings: list[Any], copy: Path | None) -> Non
 
     for finding in findings:
         line = finding.where.rpartition("line ")[2]
-        typer.echo(harmless(f"{path}:{line}: {finding.verdict}: {named(finding.claim)}{detail(finding)}"))
+        print_text(f"{path}:{line}: {finding.verdict}: {named(finding.claim)}{detail(finding)}")
         for words in () if finding.verdict == "right" else finding.causes.values():
-            typer.echo(harmless(f"    likely: {words}"))
-    typer.echo(harmless(f"{path}: {counted(findings)}"))
+            print_text(f"    likely: {words}")
+    print_text(f"{path}: {counted(findings)}")
     if copy is not None:
-        typer.echo(f"{copy}: the corrected copy", err=True)
+        print_text(f"{copy}: the corrected copy", stderr=True)
 
 
 def detail(finding: Any) -> str:

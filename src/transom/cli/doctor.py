@@ -1,10 +1,11 @@
 """`transom doctor`: what Transom runs on here."""
 
-import json
 import platform
 from typing import Annotated
 
 import typer
+
+from transom.cli.output import print_json, print_text
 
 
 def run(as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False) -> None:
@@ -14,10 +15,10 @@ def run(as_json: Annotated[bool, typer.Option("--json", help="The same as JSON."
     """
     found = findings()
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        print_json(found)
         return
     for name, value in found.items():
-        typer.echo(f"{name:<12} {', '.join(value) if isinstance(value, list) else value}")
+        print_text(f"{name:<12} {', '.join(value) if isinstance(value, list) else value}")
 
 
 def findings() -> dict[str, str | int | list[str]]:

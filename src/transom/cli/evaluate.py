@@ -1,10 +1,11 @@
 """`transom evaluate`: a trained model on what its recipe kept for the end."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from transom.cli.output import print_json, print_text
 
 
 def run(
@@ -28,12 +29,12 @@ def run(
 
     asked = recipes.read(recipe, sets or [])
     folder = Path(asked.folder) / MODEL if model is None else model
-    measures = evaluate(asked, folder, beams, lambda text: typer.echo(text, err=True))
+    measures = evaluate(asked, folder, beams, lambda text: print_text(text, stderr=True))
     if as_json:
         found = {"model": str(folder), **measures.numbers} | ({"signature": measures.how} if measures.how else {})
-        typer.echo(json.dumps(found, indent=2))
+        print_json(found)
         return
     for name, value in measures.numbers.items():
-        typer.echo(f"{name:<12}{value:.4g}")
+        print_text(f"{name:<12}{value:.4g}")
     if measures.how:
-        typer.echo(f"{'signature':<12}{measures.how}")
+        print_text(f"{'signature':<12}{measures.how}")

@@ -1,11 +1,11 @@
 """`transom generate`: writing on, by a decoder."""
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
-from transom.cli.given import AsJson, Folder, harmless, printed, tell_unknown, unknown_in
+from transom.cli.given import AsJson, Folder, printed, tell_unknown, unknown_in
+from transom.cli.output import print_result
 
 
 def run(
@@ -37,7 +37,7 @@ def run(
         return
     shown_at_once(prompt)
     written_on(found.model, found.tokenizer, prompt, shown_at_once, **settings)
-    sys.stdout.write("\n")
+    print_result("")
 
 
 def drawing(temperature: float, top_k: int | None, top_p: float | None, seed: int | None) -> dict[str, Any]:
@@ -55,5 +55,4 @@ def drawing(temperature: float, top_k: int | None, top_p: float | None, seed: in
 
 
 def shown_at_once(piece: str) -> None:
-    sys.stdout.write(harmless(piece))
-    sys.stdout.flush()
+    print_result(piece, end="")

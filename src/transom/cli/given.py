@@ -1,14 +1,14 @@
 """What the running commands share: texts in, results out, a model by its folder."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
-from unicodedata import category
 
 import typer
+
+from transom.cli.output import make_progress, print_json, print_note, print_result
 
 Texts = Annotated[list[str] | None, typer.Argument(help="One or more texts; without any, lines of standard input.")]
 File = Annotated[Path | None, typer.Option("--file", help="Take the lines of this file (or .gz) as texts.")]
@@ -31,32 +31,19 @@ def texts(given: list[str] | None, file: Path | None, blanks: bool = False) -> l
 def printed(rows: list[dict[str, Any]], as_json: bool, line: Callable[[dict[str, Any]], str]) -> None:
     """Results on standard output: one JSON document, or a line each."""
     if as_json:
-        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        print_json(rows)
         return
     for row in rows:
-        typer.echo(harmless(line(row)))
-
-
-def harmless(text: str) -> str:
-    """A text as a terminal may show it: signs that would steer it come as �. Elsewhere it stays as it is."""
-    if not sys.stdout.isatty():
-        return text
-    return "".join(sign if sign in "\n\t" or not category(sign).startswith("C") else "�" for sign in text)
-
-
-def tell(note: str) -> None:
-    """A line on stderr, if there is something to say."""
-    if note:
-        typer.echo(f"transom: {note}", err=True)
+        print_result(line(row))
 
 
 def tell_unknown(words: list[str]) -> None:
     """A word on stderr about what the model cannot read, each once, and not all of very many."""
     found = list(dict.fromkeys(words))
     if found:
-        shown = ", ".join(f"“{harmless(word)}”" for word in found[:MOST_UNKNOWN])
+        shown = ", ".join(f"“{word}”" for word in found[:MOST_UNKNOWN])
         more = f" and {len(found) - MOST_UNKNOWN:,} more" if len(found) > MOST_UNKNOWN else ""
-        tell(f"the model does not know {shown}{more}; it reads <unk> instead")
+        print_note(f"the model does not know {shown}{more}; it reads <unk> instead")
 
 
 def unknown_in(texts: list[str], tokenizer: Any) -> list[str]:
@@ -74,9 +61,6 @@ def counting(total: int, what: str) -> Iterator[Callable[[int], None]]:
     if total < 2 or not sys.stderr.isatty():
         yield lambda more: None
         return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with make_progress() as bar:
         row = bar.add_task(what, total=total)
         yield lambda more: bar.advance(row, more)

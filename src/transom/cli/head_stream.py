@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from transom.cli.any_model import AnyModel
 from transom.cli.given import many
 from transom.cli.head_files import Done, Sums, write
+from transom.cli.output import make_progress, print_text
 
 if TYPE_CHECKING:
     from transom.lens.measuring.head_sums import HeadSums
@@ -106,11 +107,10 @@ def progress(wanted: bool) -> Iterator[Callable[[Done], None]]:
     if not wanted:
         yield lambda done: None
     elif sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        with make_progress(*columns) as bar:
             row = bar.add_task("measuring", total=None)
             yield lambda done: bar.update(row, description=told(done))
     else:
@@ -126,7 +126,7 @@ class Lines:
     def __call__(self, done: Done) -> None:
         if time.monotonic() - self.last >= SPOKEN:
             self.last = time.monotonic()
-            print(told(done), file=sys.stderr, flush=True)
+            print_text(told(done), stderr=True)
 
 
 def told(done: Done) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transom.cli.given import harmless, many
+from transom.cli.given import many
+from transom.cli.output import print_json, print_note, print_result, print_text
 from transom.names import Misfit
 
 if TYPE_CHECKING:
@@ -77,11 +78,11 @@ def stoppable(asked: "Asked") -> "Sums | None":
     try:
         return measured_texts(asked)
     except Disproved as error:
-        typer.echo(f"transom: {error}", err=True)
+        print_note(str(error))
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         way_on = "the same command goes on from it" if asked.out else "with --out it could go on from here"
-        typer.echo(f"transom: stopped; {way_on}", err=True)
+        print_note(f"stopped; {way_on}")
         raise typer.Exit(130) from None
 
 
@@ -92,7 +93,8 @@ def merged_files(paths: list[Path], out: Path | None) -> "Sums":
     found = [(str(path), read(path)) for path in paths]
     for name, one in found:
         if not one.finished:
-            typer.echo(f"{name} is not finished: it holds {many(one.count('documents'), 'document')} so far", err=True)
+            so_far = many(one.count("documents"), "document")
+            print_text(f"{name} is not finished: it holds {so_far} so far", stderr=True)
     whole = merged(found)
     if out is not None:
         write(out, whole)
@@ -196,7 +198,7 @@ def begun(asked: Asked, model: "AnyModel", measures: list[str], path: Path | Non
     sums = wanted if path is None else going_on(path, wanted)
     if sums.done[0].documents:
         state = "done" if sums.finished else "going on"
-        typer.echo(f"{path} holds {many(sums.done[0].documents, 'document')}: {state}", err=True)
+        print_text(f"{path} holds {many(sums.done[0].documents, 'document')}: {state}", stderr=True)
     return sums
 
 
@@ -210,16 +212,14 @@ def show(sums: "Sums", sort: str | None, most: int | None, form: str) -> None:
     if most is not None:
         table = HeadTable(table.measures, table.rows[:most], table.missing)
     if form == "csv":
-        typer.echo(table.csv(), nl=False)
+        print_result(table.csv(), end="")
         return
     counts = {what: sums.count(what) for what in ("documents", "pieces", "tokens")}
     if form == "json":
-        typer.echo(
-            json.dumps({"model": sums.model, **counts, **json.loads(table.json())}, indent=2, ensure_ascii=False)
-        )
+        print_json({"model": sums.model, **counts, **json.loads(table.json())})
         return
     told = f"{sums.model}: {many(counts['documents'], 'document')}, {many(counts['tokens'], 'token')}"
-    typer.echo(harmless(f"{told}, {many(len(HeadTable.of(sums.heads)), 'head')}\n{table.text(room())}"))
+    print_text(f"{told}, {many(len(HeadTable.of(sums.heads)), 'head')}\n{table.text(room())}")
 
 
 def room() -> int | None:

@@ -1,6 +1,5 @@
 """`transom learn`: the lessons that come with Transom, one step at a time."""
 
-import json
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -10,7 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from transom.cli import STOPPED
-from transom.cli.given import harmless
+from transom.cli.output import print_json, print_picture, print_text, shows_colours
+from transom.files.terminal import escape_controls
+from transom.show.colours import bold
 
 WIDTH = 100  # at most
 NARROWEST = 30
@@ -39,10 +40,10 @@ def words(as_json: bool) -> None:
     from transom.lessons.glossary import GLOSSARY
 
     if as_json:
-        typer.echo(json.dumps(GLOSSARY, indent=2, ensure_ascii=False))
+        print_json(GLOSSARY)
         return
     for word, meaning in GLOSSARY.items():
-        typer.echo(f"{word:<22} {meaning}")
+        print_text(f"{word:<22} {meaning}")
 
 
 def found(lesson: str) -> Any:
@@ -62,21 +63,21 @@ def listing(as_json: bool) -> None:
             {"number": number, "name": one.name[3:], "title": one.title, "about": one.about, "picture": one.picture}
             for number, one in lessons
         ]
-        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        print_json(rows)
         return
     for number, one in lessons:
-        typer.echo(f"{number:>3}  {one.title}")
-    typer.echo("\ntransom learn 1 plays the first; transom learn --glossary says what the words mean.", err=True)
+        print_text(f"{number:>3}  {one.title}")
+    print_text("\ntransom learn 1 plays the first; transom learn --glossary says what the words mean.", stderr=True)
 
 
 def play(lesson: Any, whole: bool, html: Path | None, as_json: bool) -> None:
     """A lesson page by page: on a terminal Enter turns the page."""
     if as_json:
-        typer.echo(json.dumps(plain(lesson), indent=2, ensure_ascii=False))
+        print_json(plain(lesson))
         return
     if html is not None:
         drawn(lesson).save(html)
-        typer.echo(str(html))
+        print_text(str(html))
         return
     waiting = not whole and sys.stdin.isatty() and sys.stdout.isatty()
     for place, (title, lines) in enumerate(told(lesson)):
@@ -84,23 +85,23 @@ def play(lesson: Any, whole: bool, html: Path | None, as_json: bool) -> None:
             if not turned():
                 return
         elif place:
-            typer.echo()
-        typer.secho(harmless(title), bold=True)
+            print_text()
+        print_picture(bold(escape_controls(title)) if shows_colours() else title)
         for line in lines:
-            typer.echo(harmless(line))
-    typer.echo("\nWith --html FILE its picture is drawn as a page.", err=True)
+            print_text(line)
+    print_text("\nWith --html FILE its picture is drawn as a page.", stderr=True)
 
 
 def turned() -> bool:
     """Wait for Enter; q and Ctrl-D end the lesson, Ctrl-C the command."""
-    typer.echo("Enter for the next step, q to stop ", nl=False, err=True)
+    print_text("Enter for the next step, q to stop ", stderr=True, end="")
     try:
         return input().strip().lower() != "q"
     except EOFError:
-        typer.echo(err=True)
+        print_text(stderr=True)
         return False
     except KeyboardInterrupt:
-        typer.echo(err=True)
+        print_text(stderr=True)
         raise typer.Exit(STOPPED) from None
 
 

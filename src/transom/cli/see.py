@@ -1,15 +1,13 @@
 """`transom see`: a text through a model, and where it looks."""
 
-import json
-import os
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from transom.cli.given import AsJson
+from transom.cli.output import print_json, print_note, print_picture, print_text, shows_colours
 
 if TYPE_CHECKING:
     from transom.cli.see_steps import StepsAsked
@@ -86,13 +84,13 @@ def looked(asked: "Asked", save: Path | None, page: Path | None) -> "Seen":
     try:
         found = seen(asked)
     except Disproved as error:
-        typer.echo(f"transom: {error}", err=True)
+        print_note(str(error))
         raise typer.Exit(1) from None
     if save is not None:
         found.trace.save(save)
-        typer.echo(f"the run is in {save}; see it again with transom see --trace {save}", err=True)
+        print_text(f"the run is in {save}; see it again with transom see --trace {save}", stderr=True)
     if page is not None:
-        typer.echo(f"the run is in {taken(found).save(page)}, to look around in with a browser", err=True)
+        print_text(f"the run is in {taken(found).save(page)}, to look around in with a browser", stderr=True)
     return found
 
 
@@ -118,15 +116,10 @@ def show(found: "Seen", way: "StepsAsked | None", files: list[Path | None], as_j
     from transom.cli.seen_text import lines
 
     for line in write_pictures(found, way, files):
-        typer.echo(line, err=True)
+        print_text(line, stderr=True)
     if as_json:
-        typer.echo(json.dumps(found.told() if way is None else way.told(found), indent=2, ensure_ascii=False))
+        print_json(found.told() if way is None else way.told(found))
         return
-    width = shutil.get_terminal_size((100, 24)).columns
-    for line in lines(found, width, coloured(), everything) if way is None else stepped(found, way, width, coloured()):
-        typer.echo(line, color=True)
-
-
-def coloured() -> bool:
-    """Whether standard output is a terminal that shows colours and has not been told not to."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    width, colour = shutil.get_terminal_size((100, 24)).columns, shows_colours()
+    for line in lines(found, width, colour, everything) if way is None else stepped(found, way, width, colour):
+        print_picture(line)

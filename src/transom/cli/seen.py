@@ -109,13 +109,14 @@ def seen(asked: Asked) -> Seen:
     if asked.trace is not None:
         return of_file(asked)
     from transom.cli.any_model import opened
-    from transom.cli.given import counting, tell, tell_unknown
+    from transom.cli.given import counting, tell_unknown
+    from transom.cli.output import print_note
 
     model = opened(asked.model, asked.text)
     tell_unknown(model.unknown_words(asked.text))
     fed, new = read(model, asked)
     note = model.shortened(fed, new, asked.generate)
-    tell(note)
+    print_note(note)
     trace = watched(model, fed, new)
     layers = wanted(trace, asked)
     with counting(sum(part.problem.whole[1] for part in layers), "heads") as more:

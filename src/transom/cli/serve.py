@@ -1,6 +1,5 @@
 """`transom serve`: the local page."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from transom.cli.output import print_json, print_text
 from transom.names import Misfit
 
 if TYPE_CHECKING:
@@ -80,8 +80,11 @@ def tell(address: str, browser: bool, as_json: bool) -> None:
     """The address, on standard output; and in a browser, where one can be opened."""
     seen = browser and sys.stdout.isatty() and has_screen() and opens(address)
     where = "the page is open in your browser, and at" if seen else "open this address in a browser"
-    typer.echo(f"{where} (the token in it is its key: keep it to yourself; Ctrl-C ends the page):", err=True)
-    typer.echo(json.dumps({"address": address}) if as_json else address)
+    print_text(f"{where} (the token in it is its key: keep it to yourself; Ctrl-C ends the page):", stderr=True)
+    if as_json:
+        print_json({"address": address}, indent=None)
+    else:
+        print_text(address)
     sys.stdout.flush()
 
 

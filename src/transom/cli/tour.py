@@ -1,6 +1,5 @@
 """`transom tour`: three words through self-attention with every number, and a slip in a note put right."""
 
-import json
 import math
 import shlex
 import shutil
@@ -11,10 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from transom.cli import tour_translation
+from transom.cli.output import print_json, print_note, print_styled
 from transom.cli.tour_translation import SHADES, heats
 
 LESSON, SLIP = "three-tokens", "a value misread"  # what is shown, and the case from which the note's figure follows
@@ -38,16 +37,15 @@ def run(
     """
     steps = worked()
     if not (steps["receipt"]["holds"] and steps["translation"]["receipt"]["holds"]):
-        typer.echo(f"transom: these weights do not make the layer's output, so nothing is drawn; {SEE}", err=True)
+        print_note(f"these weights do not make the layer's output, so nothing is drawn; {SEE}")
         raise typer.Exit(1)
     if as_json:
-        typer.echo(json.dumps(steps, indent=2))
+        print_json(steps)
         return
-    console = Console(highlight=False)
     look = tour_translation.Look(**steps["translation"])
     page = [] if html is None else [drawn(html)]
     for line in (*told(steps), *tour_translation.told(look), *page, *next_commands()):
-        console.print(line, soft_wrap=True)
+        print_styled(line)
 
 
 def drawn(path: Path) -> Text:

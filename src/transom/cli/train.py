@@ -1,11 +1,12 @@
 """`transom train`: a model from a recipe."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from transom.cli.output import print_json, print_text
 
 
 def run(
@@ -47,16 +48,16 @@ def run(
                 asked, world, [shown(sys.stderr), *recorded(Path(asked.folder), record, record_target, record_every)]
             )
         except KeyboardInterrupt:
-            typer.echo("transom: stopped; the same command goes on from the last checkpoint", err=True)
+            print_text("transom: stopped; the same command goes on from the last checkpoint", stderr=True)
             raise typer.Exit(130) from None
         if not world.leads:
             return
     if as_json:
         lines = [line for line in read(Path(asked.folder) / LOG) if "judged" in line]
         judged = [{"update": line["update"], **line["judged"]} for line in lines]
-        typer.echo(json.dumps({"model": str(folder), "judged": judged}, indent=2))
+        print_json({"model": str(folder), "judged": judged})
     else:
-        typer.echo(str(folder))
+        print_text(str(folder))
 
 
 def recorded(folder: Path, text: str | None, target: str | None, every: int | None) -> list[Any]:

@@ -6,6 +6,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from transom.files.terminal import escape_controls
 from transom.run.task import Measures
 from transom.run.training import Callback, Step, Training
 
@@ -18,7 +19,7 @@ class Lines(Callback):
         self.recent: deque[Step] = deque(maxlen=50)
 
     def say(self, text: str) -> None:
-        print(text, file=self.stream, flush=True)
+        print(escape_controls(text), file=self.stream, flush=True)
 
     def started(self, training: Training) -> None:
         place, world = training.standing.place, training.world
@@ -84,7 +85,7 @@ class Bar(Lines):
         if self.bar is None:
             super().say(text)
         else:
-            self.bar.console.print(text, soft_wrap=True)
+            self.bar.console.print(escape_controls(text), soft_wrap=True)
 
     def ended(self, training: Training) -> None:
         if self.bar is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transom.files.durable import write_file
+from transom.files.terminal import escape_controls
 from transom.names import Misfit
 from transom.serve.one_file import one_file
 from transom.serve.record import Head, Record
@@ -38,7 +39,7 @@ class Page:
         """In a browser, from a file of its own that stays until this machine tidies up; its path is printed."""
         folder = Path(tempfile.mkdtemp(prefix="transom-"))
         path = self.save(folder / "page.html")
-        print(f"the page is in {path}")
+        print(escape_controls(f"the page is in {path}"))
         webbrowser.open(path.as_uri())
 
     def __repr__(self) -> str:

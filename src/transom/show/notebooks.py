@@ -5,6 +5,7 @@ import shutil
 import sys
 from typing import Any
 
+from transom.files.terminal import escape_all_but_colours
 from transom.names import Misfit
 from transom.show.drawing import draw
 from transom.show.picture import Picture
@@ -50,4 +51,5 @@ def shown(thing: Any, view: str | None = None, **options: Any) -> None:
         display(picture)
         return
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    print(picture.text(width=shutil.get_terminal_size((100, 24)).columns, colour=colour), end="")
+    text = picture.text(width=shutil.get_terminal_size((100, 24)).columns, colour=colour)
+    print(escape_all_but_colours(text), end="")

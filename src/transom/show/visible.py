@@ -5,6 +5,8 @@ from unicodedata import category, combining
 
 from rich.cells import cell_len
 
+from transom.files.terminal import code
+
 LONGEST = 240  # signs of one token that are drawn; the data holds all of it
 NAMED = {"\n": r"‹\n›", "\r": r"‹\r›", "\t": r"‹\t›"}
 # Letters and symbols that draw nothing: fillers of Hangul, and the empty Braille pattern.
@@ -39,10 +41,6 @@ def signs(body: str) -> Iterator[str]:
 
 def harmless(sign: str) -> bool:
     return category(sign)[0] not in {"C", "Z"} and sign not in BLANK
-
-
-def code(sign: str) -> str:
-    return f"‹U+{ord(sign):04X}›"
 
 
 def cells(text: str) -> int:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 
+from transom.files.terminal import escape_controls
+
 IDLE, VITAL = "thick, does not matter", "thin, but matters"
 
 
@@ -95,7 +97,7 @@ class EffectTable:
         cells = [[SHOWN.get(name, name) for name in NUMBERS], *(shown(row) for row in self.rows)]
         widths = [max(len(line[column]) for line in cells) for column in range(len(NUMBERS))]
         lines = ["  ".join(aligned(*one) for one in zip(NUMBERS, line, widths, strict=True)).rstrip() for line in cells]
-        return "\n".join([*lines, self.measured(), *self.notes])
+        return escape_controls("\n".join([*lines, self.measured(), *self.notes]))
 
     def measured(self) -> str:
         """What the changes are changes of."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from transom.files.strict import nearest
+from transom.files.terminal import escape_controls
 from transom.lens.measuring.head_sums import HeadSums
 from transom.lens.measuring.measures import SPOKEN
 from transom.names import Misfit
@@ -126,7 +127,7 @@ class HeadTable:
             for line in cells:
                 layer, *others = ((line[column], widths[column]) for column in columns)
                 lines.append("  ".join([layer[0].ljust(layer[1]), *(cell.rjust(wide) for cell, wide in others)]))
-        return "\n".join([*lines, *self.notes()])
+        return escape_controls("\n".join([*lines, *self.notes()]))
 
     def notes(self) -> list[str]:
         """Why measures are missing, once for all layers that share a reason."""
