@@ -10,11 +10,23 @@ from importlib import import_module
 
 from fuzz.campaign import run_campaign
 
-TARGETS: dict[str, str] = {}
+TARGETS: dict[str, str] = {
+    "lesson": "lessons (TOML): read, worked out, checked, corrected",
+    "recipe": "recipes (TOML), with --set on top",
+    "settings": "--set key=value alone",
+    "trace": "trace files: header, numbers, sums; every tensor touched",
+    "replay": "replay files",
+    "model_folder": "config, manifest, headers, shards and tokenizer of a model folder",
+    "tokenizer": "tokenizer.json of every kind",
+    "corpus": "corpora in every format, .gz too",
+    "vectors": "word vectors in every format, .gz and fastText's .bin too",
+    "journal": "the log of a run, and the sums of `transom heads`",
+    "hugging_face": "a Hugging Face folder, as far as the commands use it",
+}
 
 
 def parse_options() -> argparse.Namespace:
-    listed = "\n".join(f"  {name:<12}{what}" for name, what in TARGETS.items())
+    listed = "\n".join(f"  {name:<14}{what}" for name, what in TARGETS.items())
     parser = argparse.ArgumentParser(
         prog="python -m fuzz", epilog=f"targets:\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter
     )

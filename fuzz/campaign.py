@@ -59,7 +59,7 @@ class Report:
         """One line of counts."""
         outcomes = ", ".join(f"{count:,} {word}" for word, count in sorted(self.outcomes.items()))
         return (
-            f"{self.target:<12}{self.inputs:>9,} inputs: {outcomes or 'none'}; {len(self.failures)} failures;"
+            f"{self.target:<14}{self.inputs:>9,} inputs: {outcomes or 'none'}; {len(self.failures)} failures;"
             f" {self.seconds:.0f} s, {self.mebibytes:+.0f} MiB, seed {self.seed}"
         )
 

@@ -1,7 +1,9 @@
 """A model by its name, whoever's it is: text in, tokens and numbers out, and every complaint."""
 
 import json
+import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +11,8 @@ from model_folders import of_hugging_face, of_transom
 
 import transom
 from transom.cli.any_model import OfTransom, cut, opened
-from transom.cli.hugging_face import OfHuggingFace, cached, readable
+from transom.cli.hugging_face import OfHuggingFace, cached, longest_of, readable
+from transom.cli.pretrained import no_output
 from transom.names import Misfit
 
 pytestmark = [
@@ -214,3 +217,25 @@ def test_both_kinds_are_told_apart(models):
     assert isinstance(models("transom", "decoder"), OfTransom)
     assert isinstance(models("hf", "decoder"), OfHuggingFace)
     assert torch.is_tensor(models("hf", "decoder").encode("the cat").inputs["input_ids"])
+
+
+@pytest.mark.parametrize("given", ["many", True, -3, [5]])
+def test_a_length_that_is_no_number_is_said(given):
+    config = SimpleNamespace(max_position_embeddings=given)
+    assert complaint(longest_of, "mine", config, SimpleNamespace(model_max_length=29)) == (
+        f"mine should say in a number how many tokens it takes, but it says {given!r};"
+        " mend config.json or tokenizer_config.json"
+    )
+
+
+def test_the_longest_text_is_the_least_of_what_model_and_tokenizer_take():
+    assert longest_of("mine", SimpleNamespace(n_positions=31), SimpleNamespace(model_max_length=29)) == 29
+    assert longest_of("mine", SimpleNamespace(), SimpleNamespace(model_max_length=10**30)) is None
+
+
+def test_a_library_prints_nothing_while_it_loads(capfd):
+    with no_output():
+        os.write(1, b"raw")
+        os.write(2, b"raw")
+    os.write(1, b"after")
+    assert capfd.readouterr() == ("after", "")

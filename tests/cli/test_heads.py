@@ -25,6 +25,7 @@ pytestmark = [
     pytest.mark.usefixtures("own_errors"),
     pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"),
 ]
+LAYER = {"heads": 2, "cross": False}
 LINES = [f"{one} and {other}" for one in TEXTS[:3] for other in TEXTS[1:]]
 
 
@@ -273,3 +274,24 @@ def test_two_processes_of_torchrun_give_what_one_gives(home, tmp_path, capsys):
     assert printed == whole
     assert [path.name for path in tmp_path.iterdir()] == ["sums.json"], "the parts are gone"
     assert [one.part.rank for one in read(tmp_path / "sums.json").done] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("heads", "told"),
+    [
+        ({"measures": ["a", "a"]}, "its measures should be different ones, but one comes twice"),
+        ({"layers": {"x": LAYER | {"heads": 10**18}}}, "'x' should have 1 to 65536 heads, but it says another number"),
+        ({"layers": {"x": LAYER | {"counts": {"a": [1]}}}}, "'x' should have 2 sums and counts of 'a', but it has not"),
+        (
+            {"layers": {"x": LAYER | {"sums": {"a": [1, 2**600]}, "counts": {"a": [1, 1]}}}},
+            "'x' should have sums and counts of 'a' that can be, but one is too large",
+        ),
+    ],
+    ids=["measures", "heads", "counts", "large"],
+)
+def test_sums_that_cannot_be_are_refused(heads, told, tmp_path, capsys):
+    path = tmp_path / "sums.json"
+    path.write_text(json.dumps({"model": "m", "digest": "0", "done": [], "heads": {"measures": ["a"]} | heads}))
+    assert complaint(capsys, "--merge", path) == (
+        f"{path} should hold the sums of transom heads, but it cannot be read ({told}); name another file"
+    )

@@ -54,9 +54,7 @@ runpy.run_module("transom", run_name="__main__")
 """
 MOMENTS = {
     "while it works": BUSY.format(work="time.sleep(60)"),
-    "while it tidies": BUSY.format(
-        work="try:\n        time.sleep(60)\n    finally:\n        time.sleep(0.3)"
-    ),
+    "while it tidies": BUSY.format(work="try:\n        time.sleep(60)\n    finally:\n        time.sleep(0.3)"),
     "while it forgets": BUSY.format(
         work="class Slow:\n        def __del__(self):\n            time.sleep(60)\n    one = Slow()\n    del one"
     ),

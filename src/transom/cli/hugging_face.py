@@ -42,6 +42,19 @@ class Listener:
         """The library says when it has written all; nothing is held back until then."""
 
 
+def longest_of(name: str, config: Any, tokenizer: Any) -> int | None:
+    """The most tokens that a model takes, special ones included; None where it does not say."""
+    places = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+    for given in (places, tokenizer.model_max_length):
+        if given is not None and (isinstance(given, bool) or not isinstance(given, int | float) or not given > 0):
+            raise Misfit(
+                f"{name} should say in a number how many tokens it takes, but it says {given!r:.40};"
+                " mend config.json or tokenizer_config.json"
+            )
+    found = least(places, tokenizer.model_max_length)
+    return None if found is None or found > 2**31 else int(found)
+
+
 def readable(tokenizer: Any, ids: list[int]) -> list[str]:
     """What each token stands for, as Transom's own tokenizer tells it: with a space where the vocabulary writes Ġ or ▁,
     and letters where it writes a sign for each byte of them. Special tokens are as they are."""
@@ -67,7 +80,8 @@ def builder(name: str, config: Any) -> str:
     if config.is_encoder_decoder:
         return "AutoModelForSeq2SeqLM"
     library = import_transformers(name)
-    asked = str(next(iter(config.architectures or ()), ""))
+    named = config.architectures
+    asked = str(next(iter(named), "")) if isinstance(named, list | tuple) else ""
     found = getattr(library, asked, None) if asked.isidentifier() else None
     known = isinstance(found, type) and issubclass(found, library.PreTrainedModel)
     return asked if known else "AutoModel"
@@ -85,9 +99,7 @@ class OfHuggingFace(AnyModel):
     def __init__(self, name: str, text: str | None = None) -> None:
         self.name = name
         config, self.tokenizer = described(name)
-        places = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
-        self.longest = least(places, self.tokenizer.model_max_length)
-        self.longest = None if self.longest is None or self.longest > 2**31 else int(self.longest)
+        self.longest = longest_of(name, config, self.tokenizer)
         if text is not None:
             self.fitting(text)
         self.model, self.kind = loaded(name, config)

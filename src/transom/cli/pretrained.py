@@ -31,7 +31,8 @@ def load_pretrained(kind: str, name: str, what: str, **settings: Any) -> Any:
     files = {file: read_settings(name, file) for file in (CONFIG, TOKENIZER_CONFIG)}
     check_kernels(name, files[CONFIG])
     check_adapter(name)
-    with complaining(name, what, brings_code=any(map(mentions_code, files.values()))), no_questions():
+    brings_code = any(map(mentions_code, files.values()))
+    with complaining(name, what, brings_code), no_questions(), no_output():
         return getattr(library, kind).from_pretrained(name, local_files_only=True, trust_remote_code=False, **settings)
 
 
@@ -117,6 +118,29 @@ def no_questions() -> Iterator[None]:
         yield
     finally:
         sys.stdin = before
+
+
+@contextmanager
+def no_output() -> Iterator[None]:
+    """Nothing is printed in this block: compiled parts of the library print what a file holds, as it is."""
+    kept = {stream.fileno(): os.dup(stream.fileno()) for stream in (sys.__stdout__, sys.__stderr__) if is_open(stream)}
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for number in kept:
+            os.dup2(nowhere, number)
+        yield
+    finally:
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)
+        os.close(nowhere)
+
+
+def is_open(stream: Any) -> bool:
+    try:
+        return stream is not None and stream.fileno() >= 0
+    except (OSError, ValueError):  # closed, or no file at all
+        return False
 
 
 @contextmanager

@@ -7,6 +7,8 @@ import msgspec
 
 from transom.names import Misfit
 
+MOST_HEADS = 2**16
+LARGEST_SUM = 2**512
 UNIT = 2.0**64  # sums are whole numbers of 1 / UNIT: adding them up is exact in any order
 
 
@@ -47,10 +49,15 @@ class LayerSums(msgspec.Struct, forbid_unknown_fields=True):
         self.missing.update(other.missing)
 
     def check(self, where: str) -> None:
-        """Complain of lists that do not have one number per head."""
-        for measure, sums in self.sums.items():
-            if not self.heads == len(sums) == len(self.counts.get(measure, ())):
+        """Complain of lists that do not have one number per head, and of numbers that no sum could have."""
+        if not 1 <= self.heads <= MOST_HEADS:
+            raise Misfit(f"{where!r} should have 1 to {MOST_HEADS} heads, but it says another number")
+        for measure in self.sums.keys() | self.counts.keys():
+            sums, counts = self.sums.get(measure, ()), self.counts.get(measure, ())
+            if not self.heads == len(sums) == len(counts):
                 raise Misfit(f"{where!r} should have {self.heads} sums and counts of {measure!r}, but it has not")
+            if any(abs(one) > LARGEST_SUM for one in (*sums, *counts)):
+                raise Misfit(f"{where!r} should have sums and counts of {measure!r} that can be, but one is too large")
 
     def mean(self, measure: str, head: int) -> float | None:
         """A head's measure; None where no row tells it."""
@@ -89,6 +96,8 @@ class HeadSums(msgspec.Struct, forbid_unknown_fields=True):
             self.layer(name, layer.heads, layer.cross).join(layer, name)
 
     def check(self) -> None:
+        if len(set(self.measures)) < len(self.measures):
+            raise Misfit("its measures should be different ones, but one comes twice")
         for name, layer in self.layers.items():
             layer.check(name)
 
