@@ -1,13 +1,16 @@
 """JSON and TOML: bounded before they are parsed, and never another error than Misfit."""
 
+import ast
 import json
 import random
 import re
 import tomllib
+from pathlib import Path
 
 import msgspec
 import pytest
 
+import transom
 from transom.files.documents import DEEPEST, MOST_PARTS, Malformed, decode_distinct_json, decode_json, decode_toml
 from transom.names import Misfit
 
@@ -141,3 +144,23 @@ def test_brackets_that_the_scan_takes_for_a_string_never_reach_the_parser():
         except Malformed as error:
             taken = isinstance(error.__cause__, causes)
         assert taken, text[:60]
+
+
+PARSERS = {"json.loads", "json.load", "msgspec.json.decode", "tomllib.loads", "tomllib.load", "msgspec.toml.decode"}
+OWN_OUTPUT = {  # what these parse was written by Transom a moment before, or has passed the door
+    "lessons/lines.py",
+    "serve/asking.py",
+    "serve/learning.py",
+    "cli/heads.py",
+    "run/checkpoint.py",
+    "run/kept.py",
+}
+
+
+def test_nothing_else_parses_json_or_toml():
+    house = Path(transom.__file__).parent
+    for path in house.rglob("*.py"):
+        name = path.relative_to(house).as_posix()
+        nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+        used = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)} & PARSERS
+        assert not used or name in {"files/documents.py", *OWN_OUTPUT}, f"{name}: {used}; use files/documents.py"

@@ -235,8 +235,7 @@ BAD_FILES = {
     ),
     "too deep": (
         "[" * 100_000,
-        " should be JSON, but it cannot be read: it nests more than 64 deep;"
-        " take another copy",
+        " should be JSON, but it cannot be read: it nests more than 64 deep; take another copy",
     ),
     "empty": ("", " should be JSON, but it cannot be read: Input data was truncated; take another copy"),
     "a list": ("[]", " should describe a tokenizer, but it has no model; name a tokenizer.json"),

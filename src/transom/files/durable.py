@@ -9,15 +9,20 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
+from transom.files.documents import Malformed, decode_distinct_json
 from transom.names import Misfit
 
 MANIFEST = "manifest.json"
+LONGEST_MANIFEST = 2**22  # bytes; a folder of ten thousand files has about one and a half million
+LONGEST_NAME = 255  # bytes; what file systems take
 PARTIAL, ASIDE = ".partial", ".aside"  # what a name ends with while it is being written, and while it is replaced
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -26,8 +31,8 @@ FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one file must be."""
 
-    size: int
-    sha256: str
+    size: Annotated[int, msgspec.Meta(ge=0)]
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -166,24 +171,43 @@ def checked(folder: Path) -> Manifest:
 def read_manifest(path: Path) -> Manifest:
     way_out = "take another copy of the folder"
     try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        found = decode_distinct_json(read_plain(path, LONGEST_MANIFEST), most=LONGEST_MANIFEST)
+        manifest = msgspec.convert(found, Manifest)
     except OSError as error:
         raise Misfit(
             f"{path} must list the folder's files, but it cannot be read: {error.strerror}; {way_out}"
         ) from error
-    except msgspec.MsgspecError as error:
+    except (Malformed, msgspec.ValidationError) as error:
         raise Misfit(f"{path} must list the folder's files, but it is damaged: {error}; {way_out}") from error
     for name in manifest.files:
         check_plain(path, name)
     return manifest
 
 
+def read_plain(path: Path, most: int) -> bytes:
+    """The first `most` bytes of a plain file, and one more if it has more; of anything else, an OSError."""
+    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for, a device might never end
+        raise OSError(errno.EINVAL, "it is no plain file")
+    with path.open("rb") as file:
+        return file.read(most + 1)
+
+
 def check_plain(path: Path, name: str) -> None:
     """A name read from a file is one of a file beside it, and no way out of the folder."""
-    if not name or name in {".", "..", MANIFEST} or {"/", "\\", "\0"} & set(name):
+    if not is_plain(name):
         raise Misfit(
-            f"{path} must name plain files of its folder, but it names {name!r}; take another copy of the folder"
+            f"{path} must name plain files of its folder, but it names {name[:LONGEST_NAME]!r};"
+            " take another copy of the folder"
         )
+
+
+def is_plain(name: str) -> bool:
+    """Whether a file of a folder may have this name."""
+    try:
+        fits = 0 < len(name.encode("utf-8")) <= LONGEST_NAME
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return fits and name not in {".", "..", MANIFEST} and not {"/", "\\", "\0"} & set(name)
 
 
 def check_file(path: Path, entry: Entry) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from transom.files import headers
 from transom.files.checksums import Checksums, add_sums
+from transom.files.documents import decode_json
 from transom.files.durable import write_file
 from transom.lens.curve import Curve
 from transom.lens.on_file.parts_on_file import of_dtype
@@ -76,7 +77,7 @@ def header(path: Path) -> tuple[ReplayOnFile, Checksums]:
     if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("replay"), str):
         raise Misfit(f"its header does not say {FORMAT!r}")
     sums = Checksums.read(found)
-    said = msgspec.json.decode(found["replay"], type=ReplayOnFile)
+    said = decode_json(found["replay"], ReplayOnFile, most=HEADER_BYTES)
     if sorted(set(said.updates)) != said.updates or any(update < 0 for update in said.updates):
         raise Misfit("its updates are not in order")
     if said.width < 1:

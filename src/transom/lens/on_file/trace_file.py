@@ -15,6 +15,7 @@ from torch import Tensor
 
 from transom.files import headers
 from transom.files.checksums import Checksums, add_sums
+from transom.files.documents import decode_json
 from transom.files.durable import write_file
 from transom.kernels import checks
 from transom.kernels.problem import Problem
@@ -171,10 +172,7 @@ def header(path: Path) -> tuple[TraceOnFile, Checksums]:
     if not isinstance(said, dict) or said.get("format") != FORMAT or not isinstance(said.get("trace"), str):
         raise Misfit(f"its header does not say {FORMAT!r}")
     sums = Checksums.read(said)
-    try:
-        trace = msgspec.json.decode(said["trace"], type=TraceOnFile)
-    except RecursionError as error:
-        raise Misfit("its header is nested too deeply") from error
+    trace = decode_json(said["trace"], TraceOnFile, most=HEADER_BYTES)
     if len(trace.sights) > headers.MOST_TENSORS:
         raise Misfit(f"it tells of {len(trace.sights)} attentions, but {headers.MOST_TENSORS} are the most")
     return trace, sums

@@ -1,0 +1,100 @@
+"""Every bit of what a model folder says of itself, flipped one at a time: reported, or without any effect."""
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+from transom.files.durable import MANIFEST
+from transom.models import Decoder, DecoderConfig, from_pretrained
+from transom.names import Misfit
+from transom.text.tokenizer import Tokenizer
+
+pytestmark = pytest.mark.usefixtures("own_errors")
+TOKENS = torch.tensor([[1, 3, 2]])
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    """A small model with everything that a folder may hold."""
+    torch.manual_seed(3)
+    folder = tmp_path_factory.mktemp("models") / "model"
+    tokenizer = Tokenizer.train("words", ["a b"], 6)
+    config = DecoderConfig(vocabulary=tokenizer.size, d_model=2, heads=1, d_hidden=3, layers=1, longest=5)
+    Decoder(config).save_pretrained(folder, tokenizer)
+    return folder
+
+
+def meaning(folder: Path) -> object:
+    """What a loaded model is and does."""
+    model = from_pretrained(folder)
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    with torch.no_grad():
+        numbers = model(TOKENS).tolist()
+    return msgspec.structs.asdict(model.config), model.generation.told(), numbers, tokenizer.engine.to_str()
+
+
+def flips(path: Path, length: int, every: int = 1):
+    """The file with each bit of its first bytes flipped in turn; whole again at the end."""
+    content = path.read_bytes()
+    for bit in range(0, 8 * length, every):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        yield bit
+    path.write_bytes(content)
+
+
+def header_length(path: Path) -> int:
+    return 8 + int.from_bytes(path.read_bytes()[:8], "little")
+
+
+def outcomes(folder: Path, path: Path, length: int, every: int = 1) -> dict[str, int]:
+    """How many flips were reported, and how many changed nothing; a third kind fails."""
+    whole, found = meaning(folder), {"reported": 0, "harmless": 0}
+    for bit in flips(path, length, every):
+        try:
+            came = meaning(folder)
+        except Misfit:
+            found["reported"] += 1
+        else:
+            assert came == whole, f"bit {bit} of {path.name} changed the model, and nothing was said"
+            found["harmless"] += 1
+    return found
+
+
+@pytest.mark.parametrize(
+    "name", [MANIFEST, "config.json", "generation_config.json", "tokenizer.json", "model.safetensors"]
+)
+def test_some_bits(sample, tmp_path, name):
+    folder = shutil.copytree(sample, tmp_path / "model")
+    path = folder / name
+    length = header_length(path) if name.endswith("safetensors") else path.stat().st_size
+    found = outcomes(folder, path, length, every=8 * length // 13)
+    assert found["reported"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [MANIFEST, "config.json", "generation_config.json", "model.safetensors"])
+def test_every_bit_beside_a_manifest(sample, tmp_path, name):
+    folder = shutil.copytree(sample, tmp_path / "model")
+    path = folder / name
+    length = header_length(path) if name.endswith("safetensors") else path.stat().st_size
+    found = outcomes(folder, path, length)
+    assert sum(found.values()) == 8 * length
+    if name != MANIFEST:
+        assert found["harmless"] == 0, "the manifest has the sum of every file"
+
+
+@pytest.mark.slow
+def test_every_bit_of_a_header_without_a_manifest(sample, tmp_path):
+    """Of a folder of another make: the header is held against the config and the size of the file."""
+    folder = shutil.copytree(sample, tmp_path / "model")
+    (folder / MANIFEST).unlink()
+    path = folder / "model.safetensors"
+    length = header_length(path)
+    found = outcomes(folder, path, length)
+    assert sum(found.values()) == 8 * length
+    assert found["reported"] > found["harmless"]
