@@ -114,7 +114,7 @@ CHOICES = "must be one of {}, but got {!r}; did you mean {!r}?"
         ),
         (
             {"train": {"updates": 7, "precision": "bfloat61"}},
-            f"train.precision {CHOICES.format('float32, bfloat16, float16', 'bfloat61', 'bfloat16')}",
+            f"train.precision {CHOICES.format('float32, bfloat16, float16, auto', 'bfloat61', 'bfloat16')}",
         ),
         ({"train": {"updates": 7, "wrapping": "dpd"}}, f"train.wrapping {CHOICES.format('ddp, fsdp', 'dpd', 'ddp')}"),
         (

@@ -11,8 +11,11 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from transom.names import Misfit
+from transom.run.processor import BFLOAT16_FLAGS, has_bfloat16
 
-PRECISIONS = ("float32", "bfloat16", "float16")
+AUTO = "auto"
+PRECISIONS = ("float32", "bfloat16", "float16", AUTO)
+EMULATED = "8 to 12 times"  # as long as a step in float32: `python -m bench.precision` on a processor with AVX2 alone
 Measured = tuple[float, float]  # loss, and norm of the gradient
 LEAST_SCALE = 2.0**-14  # below, it is not the scale that makes gradients overflow
 
@@ -26,6 +29,7 @@ class Precision:
     """
 
     def __init__(self, name: str, device: torch.device) -> None:
+        name = resolve_precision(name, device)
         check(name, device)
         self.name, self.device = name, device
         self.scaler = torch.amp.GradScaler(device.type, enabled=name == "float16")  # pyright: ignore[reportPrivateImportUsage]
@@ -72,8 +76,28 @@ class Precision:
             self.scaler.load_state_dict(state)
 
 
+def resolve_precision(name: str, device: torch.device) -> str:
+    """The precision that "auto" means on a device: bfloat16 where it has that arithmetic, elsewhere float32."""
+    if name != AUTO:
+        return name
+    has = {"cpu": has_bfloat16, "cuda": torch.cuda.is_bf16_supported}.get(device.type, lambda: False)
+    return "bfloat16" if has() else "float32"
+
+
+def describe_emulation(name: str, device: torch.device) -> str | None:
+    """The warning that a run will be slow, where a processor has to emulate the precision it was asked for."""
+    if name != "bfloat16" or device.type != "cpu" or has_bfloat16():
+        return None
+    return (
+        f"warning: train.precision = 'bfloat16' needs a processor with its arithmetic to be quick, but this one has no"
+        f" {', '.join(BFLOAT16_FLAGS)}: a step may take {EMULATED} as long as in float32;"
+        " train.precision = 'auto' chooses float32 here, in a new folder"
+    )
+
+
 def check(name: str, device: torch.device) -> None:
     """Complain, before a run begins, if the device cannot do it: tried, not guessed."""
+    name = resolve_precision(name, device)
     if name == "float32":
         return
     dtype = getattr(torch, name)

@@ -227,3 +227,8 @@ def model_settings(recipe: Recipe, vocabulary: int) -> dict[str, Any]:
     preset = recipe.model.get("preset")
     start = msgspec.structs.asdict(PRESETS[preset](vocabulary)) if preset else {}
     return {**start, "vocabulary": vocabulary, **given}
+
+
+def with_precision(recipe: Recipe, name: str) -> Recipe:
+    """The same recipe in a precision of that name."""
+    return msgspec.structs.replace(recipe, train=msgspec.structs.replace(recipe.train, precision=name))
