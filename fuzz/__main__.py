@@ -22,6 +22,7 @@ TARGETS: dict[str, str] = {
     "vectors": "word vectors in every format, .gz and fastText's .bin too",
     "journal": "the log of a run, and the sums of `transom heads`",
     "hugging_face": "a Hugging Face folder, as far as the commands use it",
+    "checkpoint": "checkpoints of a training run, damaged or forged, believed and gone on from",
 }
 
 

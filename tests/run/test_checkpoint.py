@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -205,6 +206,28 @@ def test_a_model_takes_only_what_it_gave(own_errors, change, message):
     [
         ({"exp_avg/first": torch.zeros(1)}, 0, "the optimizer has no 'first', but a checkpoint holds it"),
         (
+            {"exp_avg/last.bias": torch.zeros(())},
+            0,
+            "'exp_avg/last.bias' must be (7,) of torch.float32, but the checkpoint holds () of torch.float32",
+        ),
+        (
+            {"step/last.bias": torch.tensor(-1.0)},
+            0,
+            "'step/last.bias' must be one number of updates, but the checkpoint holds () of torch.float32",
+        ),
+        (
+            {"exp_avg/last.bias": torch.zeros(7), "step/last.bias": torch.tensor(1.0)},
+            0,
+            "the optimizer needs 'exp_avg_sq/last.bias', but the checkpoint does not hold it",
+        ),
+        (
+            {"sum/last.bias": torch.zeros(7)}
+            | {f"{what}/last.bias": torch.zeros(7) for what in ("exp_avg", "exp_avg_sq")}
+            | {"step/last.bias": torch.tensor(1.0)},
+            0,
+            "the optimizer has no 'sum/last.bias', but the checkpoint holds it",
+        ),
+        (
             {"exp_avg/last.bias": torch.zeros(5)},
             0,
             "'exp_avg/last.bias' must be (7,) of torch.float32, but the checkpoint holds (5,) of torch.float32",
@@ -301,7 +324,8 @@ def damages() -> list:
         pytest.param(
             "manifest.json",
             cut_short,
-            "{file} must list the folder's files, but it is damaged: Input data was truncated",
+            "{file} must list the folder's files, but it is damaged: Expecting ',' delimiter: line 15 column 4"
+            " (char 420)",
             id="manifest-short",
         ),
     ]
@@ -340,10 +364,75 @@ def test_no_bit_of_a_manifest_can_flip_and_go_unseen(tmp_path, place):
 def test_a_manifest_leads_nowhere_else(tmp_path, name):
     saved(tmp_path, 3)
     manifest = path_of(tmp_path, 3) / "manifest.json"
-    manifest.write_text(json.dumps({"files": {name: {"size": 1, "sha256": "0"}}}))
+    manifest.write_text(json.dumps({"files": {name: {"size": 1, "sha256": "0" * 64}}}))
     assert complaint(tmp_path) == (
         f"{tmp_path} should hold a whole checkpoint, but all 1 are damaged, the newest so: {manifest} must name plain"
         f" files of its folder, but it names {name!r}; {ANOTHER_COPY}; or start again in a new folder"
+    )
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "\\ud800", "é" * 128])
+def test_a_manifest_names_what_a_file_may_be_called(tmp_path, name):
+    saved(tmp_path, 3)
+    manifest = path_of(tmp_path, 3) / "manifest.json"
+    called = json.loads(f'"{name}"')
+    manifest.write_text(json.dumps({"files": {called: {"size": 1, "sha256": "0" * 64}}}))
+    with pytest.raises(Misfit) as caught:
+        read(manifest.parent)
+    assert str(caught.value) == (
+        f"{manifest} must name plain files of its folder, but it names {called[:255]!r}; {ANOTHER_COPY}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ('{"files": {}, "files": {}}', "a name comes twice"),
+        ("[" * 100_000, "it nests more than 64 deep"),
+        (
+            '{"files": {"a": {"size": -1, "sha256": "' + "0" * 64 + '"}}}',
+            "Expected `int` >= 0 - at `$.files[...].size`",
+        ),
+        ("{}" + " " * 2**22, "it has 4194305 bytes, and 4194304 are the most"),
+    ],
+    ids=["twice", "deep", "negative", "long"],
+)
+def test_a_manifest_that_is_none_is_told(tmp_path, content, reason):
+    saved(tmp_path, 3)
+    manifest = path_of(tmp_path, 3) / "manifest.json"
+    manifest.write_text(content)
+    with pytest.raises(Misfit) as caught:
+        read(manifest.parent)
+    assert str(caught.value) == (
+        f"{manifest} must list the folder's files, but it is damaged: {reason}; {ANOTHER_COPY}"
+    )
+
+
+def test_a_pipe_in_place_of_a_manifest_is_not_waited_for(tmp_path):
+    saved(tmp_path, 3)
+    manifest = path_of(tmp_path, 3) / "manifest.json"
+    manifest.unlink()
+    os.mkfifo(manifest)
+    with pytest.raises(Misfit) as caught:
+        read(manifest.parent)
+    assert str(caught.value) == (
+        f"{manifest} must list the folder's files, but it cannot be read: it is no plain file; {ANOTHER_COPY}"
+    )
+
+
+def test_what_a_manifest_does_not_list_is_not_believed(tmp_path):
+    saved(tmp_path, 3)
+    path = path_of(tmp_path, 3)
+    shutil.copy(path / "model.safetensors", path / "more.safetensors")
+    with pytest.raises(Misfit) as caught:
+        read(path)
+    assert str(caught.value) == f"{path}/manifest.json must list 'more.safetensors', but it does not; {ANOTHER_COPY}"
+    (path / "more.safetensors").rename(path / "More.safetensors")
+    as_if_whole(path, json.loads((path / "state.json").read_text()))
+    with pytest.raises(Misfit) as caught:
+        read(path)
+    assert str(caught.value) == (
+        f"{path} must hold groups with plain names, but it holds 'More.safetensors'; {ANOTHER_COPY}"
     )
 
 
@@ -360,6 +449,7 @@ def as_if_whole(path: Path, state: object) -> None:
     ("state", "message"),
     [
         ("{", "must be there as JSON, but it cannot be read"),
+        ("[" * 100_000, "must be there as JSON, but it cannot be read (it nests more than 64 deep)"),
         ([], "must hold step, best and state alone, but it does not"),
         ({"step": 3, "best": False}, "must hold step, best and state alone, but it does not"),
         ({"step": "3", "best": False, "state": {}}, "must hold step, best and state alone, but it does not"),

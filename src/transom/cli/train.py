@@ -53,7 +53,7 @@ def run(
         if not world.leads:
             return
     if as_json:
-        lines = [line for line in read(Path(asked.folder) / LOG) if "judged" in line]
+        lines = [line for line in read(Path(asked.folder) / LOG) if isinstance(line.get("judged"), dict)]
         judged = [{"update": line["update"], **line["judged"]} for line in lines]
         print_json({"model": str(folder), "judged": judged})
     else:

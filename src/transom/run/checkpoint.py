@@ -8,31 +8,20 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from safetensors.torch import save as as_bytes
 from torch import Tensor
 
-from transom.files.durable import appearing, checked, complaining, remove, tidied, write_file
-from transom.models.tensors import header, loaded
+from transom.files.durable import appearing, complaining, remove, tidied, write_file
 from transom.names import Misfit
+from transom.run.checkpoint_files import STATE, TENSORS, Checkpoint, averaged, is_group, path_of, read, says_best
 
-STATE, LOCK, TENSORS = "state.json", ".lock", ".safetensors"
+__all__ = ["Checkpoint", "Checkpoints", "Found", "averaged", "find_newest", "path_of", "read", "steps"]
+LOCK = ".lock"
 Groups = Mapping[str, Mapping[str, Tensor]]
-
-
-@dataclass(frozen=True, eq=False)
-class Checkpoint:
-    """What was kept of one step: tensors by group and name, and the numbers beside them."""
-
-    path: Path
-    step: int
-    best: bool
-    tensors: dict[str, dict[str, Tensor]]
-    state: dict[str, Any]
 
 
 class Found(NamedTuple):
@@ -112,20 +101,34 @@ class Checkpoints:
         return self.first_good(step for step in reversed(steps(self.folder)) if says_best(self.path(step)))
 
     def first_good(self, candidates: Iterable[int]) -> Found:
-        notes, reasons = [*self.notes], []
-        for step in candidates:
-            try:
-                return Found(read(self.path(step)), notes)
-            except Misfit as error:
-                self.damaged.add(step)
-                reasons.append(str(error))
-                notes.append(f"skipped {self.path(step)}: {error}")
-        if reasons:
-            raise Misfit(
-                f"{self.folder} should hold a whole checkpoint, but all {len(reasons)} are damaged, the newest so:"
-                f" {reasons[0]}; or start again in a new folder"
-            )
-        return Found(None, notes)
+        return first_whole(self.folder, candidates, self.notes, self.damaged)
+
+
+def first_whole(
+    folder: Path, candidates: Iterable[int], notes: Iterable[str] = (), damaged: set[int] | None = None
+) -> Found:
+    """The first of some steps that is whole; what is damaged before it is told, and put into `damaged`."""
+    told, reasons = [*notes], []
+    for step in candidates:
+        path = path_of(folder, step)
+        try:
+            return Found(read(path), told)
+        except Misfit as error:
+            if damaged is not None:
+                damaged.add(step)
+            reasons.append(str(error))
+            told.append(f"skipped {path}: {error}")
+    if reasons:
+        raise Misfit(
+            f"{folder} should hold a whole checkpoint, but all {len(reasons)} are damaged, the newest so:"
+            f" {reasons[0]}; or start again in a new folder"
+        )
+    return Found(None, told)
+
+
+def find_newest(folder: Path) -> Found:
+    """The newest whole checkpoint in a folder that a run may be writing to: nothing there is changed."""
+    return first_whole(folder, reversed(steps(folder)))
 
 
 def locked(folder: Path) -> IO[str]:
@@ -147,11 +150,6 @@ def locked(folder: Path) -> IO[str]:
         lock.write(str(os.getpid()))
         lock.flush()
     return lock
-
-
-def path_of(folder: Path, step: int) -> Path:
-    """Where a step is kept."""
-    return folder / f"step-{step:08d}"
 
 
 def steps(folder: Path) -> list[int]:
@@ -178,7 +176,7 @@ def as_json(path: Path, content: dict[str, Any]) -> bytes:
 
 
 def check_group(group: str) -> None:
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", group):
+    if not is_group(group):
         raise Misfit(f"a group of tensors must have a plain name like 'model', but got {group!r}; use letters and _")
 
 
@@ -192,74 +190,3 @@ def apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         found[name] = own.clone() if memory in memories else own
         memories.add(memory)
     return found
-
-
-def read(path: Path) -> Checkpoint:
-    """A checkpoint, once each of its files is found to be what its manifest says."""
-    files = checked(path).files
-    state = read_state(path)
-    groups = [name.removesuffix(TENSORS) for name in files if name.endswith(TENSORS)]
-    tensors = {group: read_group(path, group) for group in groups}
-    return Checkpoint(path, state["step"], state["best"], tensors, state["state"])
-
-
-def read_state(path: Path) -> dict[str, Any]:
-    """state.json of a checkpoint, with the step that its folder is named after."""
-    way_out = "take another copy of the folder"
-    try:
-        found = json.loads((path / STATE).read_bytes())
-    except (OSError, ValueError) as error:
-        raise Misfit(f"{path / STATE} must be there as JSON, but it cannot be read ({error}); {way_out}") from error
-    kinds = {"step": int, "best": bool, "state": dict}
-    if not isinstance(found, dict) or {name: type(value) for name, value in found.items()} != kinds:
-        raise Misfit(f"{path / STATE} must hold step, best and state alone, but it does not; {way_out}")
-    if path.name != path_of(path.parent, found["step"]).name:
-        raise Misfit(f"{path} must hold the step of its name, but it holds step {found['step']}; {way_out}")
-    return found
-
-
-def says_best(path: Path) -> bool:
-    """Whether a checkpoint was the best when it was kept; one that cannot be read was not."""
-    try:
-        return read_state(path)["best"]
-    except Misfit:
-        return False
-
-
-def read_group(path: Path, group: str) -> dict[str, Tensor]:
-    """The tensors of one group, in memory of their own."""
-    file = path / f"{group}{TENSORS}"
-    return {name: tensor.clone() for name, tensor in loaded(file, list(header(file)))}
-
-
-def averaged(paths: Sequence[Path], group: str = "model") -> dict[str, Tensor]:
-    """The mean of a group over some checkpoints, added up in float64; whole numbers are those of the last."""
-    if not paths:
-        raise Misfit("an average needs at least one checkpoint, but none came; give the paths of some")
-    total: dict[str, Tensor] = {}
-    last: dict[str, Tensor] = {}
-    for path in paths:
-        if f"{group}{TENSORS}" not in checked(path).files:
-            raise Misfit(f"{path} must hold {group}{TENSORS}, but it does not; choose a group it has")
-        last = read_group(path, group)
-        check_alike(path, last, total)
-        total = {name: tensor.double() + total.get(name, 0.0) for name, tensor in last.items()}
-    return {
-        name: (total[name] / len(paths)).to(tensor.dtype) if tensor.is_floating_point() else tensor
-        for name, tensor in last.items()
-    }
-
-
-def check_alike(path: Path, tensors: dict[str, Tensor], others: dict[str, Tensor]) -> None:
-    """Checkpoints of one run hold the same tensors."""
-    if not others:
-        return
-    for name in sorted({*tensors} ^ {*others}):
-        where = "lacks" if name in others else "alone has"
-        raise Misfit(f"checkpoints of one run hold the same tensors, but {path} {where} {name!r}; average one run's")
-    for name, tensor in tensors.items():
-        if tensor.shape != others[name].shape:
-            raise Misfit(
-                f"checkpoints of one run hold the same tensors, but {name!r} is {tuple(tensor.shape)} in {path} and"
-                f" {tuple(others[name].shape)} before; average one run's"
-            )

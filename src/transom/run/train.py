@@ -1,6 +1,6 @@
 """A whole training run: from a recipe to a model in a folder, going on where an earlier start was stopped."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -9,14 +9,19 @@ import torch
 from transom.run import checkpoint, kept, precision
 from transom.run.checkpoint import Checkpoints, averaged
 from transom.run.curves import Curves
+from transom.run.inputs import Inputs, hash_tokenizer
 from transom.run.journal import Journal
 from transom.run.parallel import World, shared_like
 from transom.run.recipe import Recipe
+from transom.run.resume import check_inputs, choose_precision, find_checkpoint
+from transom.run.states import check_model_tensors
 from transom.run.task import Measures, Task
 from transom.run.tasks import TASKS
 from transom.run.training import Callback, Training
+from transom.run.unfinished import MODEL, STEPS
 
-MODEL, LOG, STEPS, CURVES = "model", "log.jsonl", "checkpoints", "tensorboard"
+__all__ = ["CURVES", "LOG", "MODEL", "STEPS", "train"]
+LOG, CURVES = "log.jsonl", "tensorboard"
 
 
 def train(recipe: Recipe, world: World | None = None, callbacks: Sequence[Callback] = ()) -> Path:
@@ -27,46 +32,36 @@ def train(recipe: Recipe, world: World | None = None, callbacks: Sequence[Callba
         callbacks = [*callbacks, Curves(Path(recipe.folder) / CURVES)]
     if recipe.train.threads:
         torch.set_num_threads(recipe.train.threads)
+
+    def note(text: str) -> None:
+        for callback in callbacks if world.leads else ():
+            callback.noted(text)
+
     folder, kept_steps = Path(recipe.folder), max(recipe.train.keep, recipe.train.average)
     with ExitStack() as opened:
         # Only the process that leads writes; the others have neither checkpoints nor a log.
         steps = opened.enter_context(Checkpoints(folder / STEPS, kept_steps)) if world.leads else None
-        training = Training(recipe, built(recipe, folder, world, callbacks), world, callbacks)
-        resume(training, steps)
+        found = find_checkpoint(steps, folder / STEPS, world, note)
+        recipe = choose_precision(recipe, found, world, note)
+        files = check_inputs(recipe, found, folder, note)
+        training = Training(recipe, built(recipe, folder, world, note), world, callbacks)
+        training.inputs = Inputs(files, hash_tokenizer(folder))
+        if found is not None:
+            kept.put_back(training, found)
+            note(f"going on from update {found.step}")
         done = training.standing.place.updates
         run(training, steps, opened.enter_context(Journal(folder / LOG, done)) if world.leads else None)
         return finish(training, steps, folder / MODEL)
 
 
-def built(recipe: Recipe, folder: Path, world: World, callbacks: Sequence[Callback]) -> Task:
+def built(recipe: Recipe, folder: Path, world: World, note: Callable[[str], None]) -> Task:
     """The task with its data; the process that leads goes first, because it may learn the tokenizer for all."""
-
-    def note(text: str) -> None:
-        for callback in callbacks:
-            callback.noted(text)
-
     if not world.leads:
         world.wait("the tokenizer")
-    task = TASKS[recipe.task](recipe, folder, note if world.leads else lambda text: None)
+    task = TASKS[recipe.task](recipe, folder, note)
     if world.leads:
         world.wait("the tokenizer")
     return task
-
-
-def resume(training: Training, steps: Checkpoints | None) -> None:
-    """Go on from the newest whole checkpoint, if there is one; all processes read the same."""
-    world, found = training.world, None
-    if steps is not None:
-        found, notes = steps.newest()
-        for text in notes:
-            training.noted(text)
-    step = int(world.agreed(-1.0 if found is None else found.step))
-    if step < 0:
-        return
-    if found is None:
-        found = checkpoint.read(checkpoint.path_of(Path(training.recipe.folder) / STEPS, step))
-    kept.put_back(training, found)
-    training.noted(f"going on from update {step}")
 
 
 def run(training: Training, steps: Checkpoints | None, journal: Journal | None) -> None:
@@ -119,6 +114,7 @@ def finish(training: Training, steps: Checkpoints | None, folder: Path) -> Path:
     with world.whole(training.wrapped), torch.no_grad():
         if steps is not None:
             final = chosen(steps, count)
+            check_model_tensors(training.model, final)
             for name, parameter in training.model.named_parameters():
                 parameter.copy_(shared_like(final[name], parameter))
             training.model.eval()
@@ -133,4 +129,4 @@ def chosen(steps: Checkpoints, count: int) -> dict[str, torch.Tensor]:
         return averaged([steps.path(step) for step in checkpoint.steps(steps.folder)[-count:]])
     best = steps.best().checkpoint or steps.newest().checkpoint
     assert best is not None
-    return best.tensors["model"]
+    return kept.group(best, "model")

@@ -13,6 +13,7 @@ from torch import Tensor
 from transom.models import Model
 from transom.names import Misfit
 from transom.run.compiled import compile_blocks
+from transom.run.inputs import Inputs
 from transom.run.optimizers import optimizer, set_rate
 from transom.run.parallel import World
 from transom.run.precision import Precision
@@ -67,6 +68,7 @@ class Training:
             self.wrapped, chosen.kind, chosen.rate, chosen.decay, betas=tuple(chosen.betas), eps=chosen.eps
         )
         self.standing = Standing()
+        self.inputs: Inputs | None = None  # for the checkpoints
 
     @cached_property
     def updates(self) -> int:
