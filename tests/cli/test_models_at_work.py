@@ -194,3 +194,24 @@ def test_complaints_are_one_line(home, capsys, monkeypatch, tmp_path):
         f"{home}/write.toml: [train] has no setting 'update'; did you mean 'updates'?"
     )
     assert complaint(capsys, "generate", "a") == "Missing option '--model'; see transom generate --help"
+
+
+def test_an_unfinished_run_is_named_and_its_newest_checkpoint_judged(home, capsys, tmp_path):
+    """The checkpoint of the last update, before and after the run has come to its end."""
+    there = ("--set", f"folder={tmp_path}")
+    said(capsys, "train", home / "write.toml", *there)
+    expected = json.loads(said(capsys, "evaluate", home / "write.toml", *there, "--json"))
+    (tmp_path / "model").rename(tmp_path / "moved")
+    capsys.readouterr()
+    assert main(["evaluate", str(home / "write.toml"), *there, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err == (
+        f"{tmp_path} holds an unfinished run: judged is its newest whole checkpoint, after update 4; transom train"
+        f" {home}/write.toml goes on with it\n"
+    )
+    path = f"{tmp_path}/checkpoints/step-00000004"
+    assert json.loads(out) == {**expected, "model": path, "unfinished": True, "update": 4}
+    assert complaint(capsys, "generate", "a", "--model", tmp_path / "model") == (
+        f"{tmp_path}/model should be the folder of a model, but {tmp_path} holds an unfinished run, of 4 updates so"
+        " far; finish it with transom train, or judge it with transom evaluate"
+    )

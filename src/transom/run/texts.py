@@ -14,6 +14,8 @@ from transom.files.strict import chosen
 from transom.models import MODELS, Decoder, Encoder, EncoderDecoder, Model
 from transom.models.folder import TOKENIZER, header_of
 from transom.names import Misfit
+from transom.run.checkpoint import steps
+from transom.run.unfinished import STEPS, find_unfinished
 from transom.text.batches import batches, padded
 from transom.text.tokenizer import Tokenizer
 
@@ -31,6 +33,12 @@ class Ready:
 
 def ready(folder: Path, wanted: str) -> Ready:
     """The model in a folder, if it is of the wanted kind and has its tokenizer."""
+    run = find_unfinished(folder)
+    if run is not None:
+        raise Misfit(
+            f"{folder} should be the folder of a model, but {run} holds an unfinished run, of"
+            f" {steps(run / STEPS)[-1]} updates so far; finish it with transom train, or judge it with transom evaluate"
+        )
     kind = str(header_of(folder)["model"])
     chosen(f"{folder}: the model", kind, MODELS)
     if kind != wanted:
