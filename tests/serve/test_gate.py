@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from transom.serve import gate
-from transom.serve.gate import HEADERS, LONGEST_BODY, Gate
+from transom.serve import limits
+from transom.serve.gate import HEADERS, METHODS, Gate
+from transom.serve.limits import LONGEST_BODY
 
 HOST = "127.0.0.1:4711"
 TOKEN = "a-token-of-this-start"
@@ -23,25 +24,29 @@ async def echo(scope, receive, send):
     await send({"type": "http.response.body", "body": str(length).encode()})
 
 
-def asked(headers, method="GET", path="/api/state", query="", pieces=(b"",), app=echo, pause=0.0):
+def methods(scope):
+    """A path that is only read, one that is only written, and everything else."""
+    return {"/read": {"GET", "HEAD"}, "/written": {"POST"}, "/nothing": set()}.get(scope["path"], METHODS)
+
+
+def asked(headers, method="GET", path="/api/state", query="", pieces=(b"",), app=echo):
     """Status, headers and body that come back through the gate."""
     scope = {
         "type": "http",
         "method": method,
         "path": path,
         "query_string": query.encode(),
-        "headers": [(name.encode(), value.encode()) for name, value in headers],
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers],
     }
     sent, coming = [], [*pieces]
 
     async def receive():
-        await asyncio.sleep(pause)
         return {"type": "http.request", "body": coming.pop(0), "more_body": bool(coming)}
 
     async def send(message):
         sent.append(message)
 
-    asyncio.run(Gate(app, [HOST, "localhost:4711"], TOKEN)(scope, receive, send))
+    asyncio.run(Gate(app, [HOST, "localhost:4711"], TOKEN, methods)(scope, receive, send))
     heads = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return sent[0]["status"], heads, sent[1]["body"].decode()
 
@@ -75,6 +80,11 @@ REFUSED = {
     "two types": ([*OURS, ("content-type", "application/json"), ("content-type", "text/plain")], "POST", 415),
     "a long body": ([*OURS, ("content-type", "application/json"), ("content-length", str(60 * 2**20))], "POST", 413),
     "a length that is none": ([*OURS, ("content-length", "-1")], "GET", 400),
+    "a length in other digits": ([*OURS, ("content-length", "²")], "GET", 400),
+    "a length of thousands of digits": ([*OURS, ("content-length", "9" * 5000)], "GET", 400),
+    "two lengths": ([*OURS, ("content-length", "1"), ("content-length", "1")], "GET", 400),
+    "many headers": ([*OURS, *[("x", "")] * 63], "GET", 431),
+    "long headers": ([*OURS, ("x", "x" * 2**14)], "GET", 431),
 }
 
 
@@ -109,10 +119,75 @@ def test_a_body_without_a_length_ends_at_the_limit():
     assert asked(heads, "POST", pieces=[piece] * 5)[::2] == (413, f"a body may have {LONGEST_BODY} bytes\n")
 
 
-def test_a_body_that_never_ends_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(gate, "BODY_SECONDS", 0.01)
-    heads = [*OURS, ("content-type", "application/json")]
-    assert asked(heads, "POST", pause=1.0)[::2] == (408, "a body comes within 0 seconds\n")
+def test_a_request_is_checked_in_a_fixed_order():
+    """A request that is wrong in every way, put right in one after another."""
+    heads = [("host", "evil"), ("origin", "evil"), ("authorization", "evil"), ("content-length", "-1")]
+    query = "&" * 20
+    status = lambda method, path: asked(heads, method, path, query)[0]  # noqa: E731
+    assert asked(heads, "PUT", "/nothing", "a" * limits.LONGEST_TARGET)[0] == 414
+    assert status("PUT", "/nothing") == 421
+    heads[0] = ("host", HOST)
+    assert status("PUT", "/nothing") == 403
+    heads[1] = ("origin", f"http://{HOST}")
+    assert status("PUT", "/nothing") == 401
+    heads[2] = OURS[1]
+    assert status("PUT", "/nothing") == 404
+    assert status("PUT", "/written") == 405
+    assert status("POST", "/written") == 415
+    heads.append(("content-type", "application/json"))
+    assert status("POST", "/written") == 400
+    assert asked(heads, "POST", "/written", query)[2] == "a query may have 20 fields\n"
+    query = "&" * 19
+    assert asked(heads, "POST", "/written", query)[2] == "one Content-Length, in digits\n"
+    heads[3] = ("content-length", str(LONGEST_BODY + 1))
+    assert status("POST", "/written") == 413
+    heads[3] = ("content-length", str(LONGEST_BODY))
+    assert asked(heads, "POST", "/written", query, [bytes(LONGEST_BODY), b"1"])[0] == 413
+    assert asked(heads, "POST", "/written", query)[0] == 200
+
+
+def test_a_path_says_which_methods_it_has():
+    status, heads, body = asked(OURS, "POST", "/read")
+    assert (status, heads["allow"], body) == (405, "GET, HEAD", "use GET or HEAD\n")
+    status, heads, body = asked(OURS, "GET", "/written")
+    assert (status, heads["allow"], body) == (405, "POST", "use POST\n")
+    assert asked(OURS, "GET", "/nothing")[::2] == (404, "there is nothing at this address\n")
+
+
+@pytest.mark.parametrize("fields", [21, 3000])
+def test_many_query_fields_before_the_token_are_no_fault_of_ours(fields):
+    query = "&".join(["a=1"] * fields)
+    assert asked([OURS[0]], path="/", query=query)[0] == (401 if fields == 21 else 414)
+    assert asked([OURS[0]], path="/", query=f"{query[:99]}&token={TOKEN}")[0] == 303
+
+
+def test_nobody_is_let_in_while_the_server_ends():
+    async def request():
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": "/", "query_string": b""}
+        heads = [(name.encode(), value.encode()) for name, value in OURS]
+        await Gate(echo, [HOST], TOKEN, closing=lambda: True)(scope | {"headers": heads}, None, send)
+        return sent
+
+    start, body = asyncio.run(request())
+    assert (start["status"], body["body"]) == (503, b"the server is ending; start transom serve again\n")
+    assert (b"retry-after", b"1") in start["headers"]
+
+
+def test_a_client_that_goes_before_the_end_of_its_body_is_not_answered():
+    async def never(scope, receive, send):
+        pytest.fail("it came through")
+
+    async def gone():
+        return {"type": "http.disconnect"}
+
+    heads = [(name.encode(), value.encode()) for name, value in OURS]
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": heads}
+    asyncio.run(Gate(never, [HOST], TOKEN)(scope, gone, never))
 
 
 def test_web_sockets_are_closed():

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import logging
+import re
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 from serve.browsing import SENTENCE
 from serve.client import HEADS, HOST, TOKEN, Page, told
 
+from transom.serve import limits
 from transom.serve.app import built
 from transom.serve.routes import ROUTES, Desk
 from transom.serve.studio import Studio
@@ -228,19 +232,58 @@ def test_every_route_stands_behind_the_gate(site, route):
         async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
             return (await client.request(route.method, path, headers=headers)).status_code
 
-    assert asyncio.run(asked({})) in (401, 415)
+    assert asyncio.run(asked({})) == 401
     assert asyncio.run(asked(HEADS | {"Host": "evil.example"})) == 421
     assert asyncio.run(asked(HEADS | {"Origin": "https://evil.example"})) == 403
     if route.method == "POST":
         assert asyncio.run(asked(HEADS | {"Content-Type": "text/plain"})) == 415
 
 
-def test_every_route_is_in_its_page():
-    from pathlib import Path
+PAGE = Path(__file__).parents[2] / "docs/serve.md"
 
-    page = (Path(__file__).parents[2] / "docs/serve.md").read_text(encoding="utf-8")
+
+def test_every_route_is_in_its_page():
+    page = PAGE.read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith(("| GET |", "| POST |"))]
     assert rows == [f"| {route.method} | `{route.path}` | {route.about} |" for route in ROUTES]
+
+
+def test_every_status_and_every_limit_is_in_its_page():
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if re.match(r"\| [0-9]{3} \|", line)]
+    assert rows == [f"| {status} | {when} |" for status, when in limits.STATUSES.items()]
+    told = dict(re.findall(r"^\| `([A-Z_]+)` \| ([0-9,.]+) ", "\n".join(lines), re.MULTILINE))
+    numbers = {name: value for name, value in vars(limits).items() if isinstance(value, int | float)}
+    assert {name: float(value.replace(",", "")) for name, value in told.items()} == numbers
+
+
+def test_every_refusal_has_its_status_in_the_table():
+    refusals = [value for value in vars(limits).values() if isinstance(value, limits.Refusal)]
+    assert len(refusals) > 10
+    assert {refusal.status for refusal in refusals} <= set(limits.STATUSES)
+    assert all("Retry-After" in refusal.headers for refusal in refusals if refusal.status == 503)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("path", ["/api/runs/1/heads", "/api/runs/1/measuring"])
+def test_an_internal_error_is_one_line_and_with_debug_its_traceback(site, run, monkeypatch, caplog, path, debug):
+    def broken(run, job):
+        raise RuntimeError("the ladder\n\x1b[31mbroke")
+
+    monkeypatch.setattr("transom.serve.asking.heads", broken)
+    caplog.set_level(logging.DEBUG if debug else logging.WARNING, "transom.serve")
+    answer = site.get(path)
+    message = {"error": "internal error; what transom serve printed says which, and with --debug where"}
+    if path.endswith("heads"):
+        assert (answer.status_code, answer.json()) == (500, message)
+    else:
+        assert (answer.status_code, answer.text) == (200, f"event: failed\ndata: {json.dumps(message)}\n\n")
+    [record] = caplog.records
+    name = path.rpartition("/")[2]
+    assert record.getMessage() == (
+        f"transom: RuntimeError: the ladder ‹U+001B›[31mbroke; an internal error at GET /api/runs/{{run}}/{name}"
+    )
+    assert bool(record.exc_info) == debug
 
 
 def test_an_attention_too_long_for_a_picture_is_told(site, run, monkeypatch):

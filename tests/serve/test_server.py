@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import logging
 import os
 import signal
 import socket
@@ -179,3 +180,13 @@ def test_other_machines_are_let_in_only_if_that_is_said(capsys):
         "transom: --host 0.0.0.0 would let other machines in; add --allow-remote if that is meant, and give the address"
         " with its token only to those who may\n"
     )
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_tracebacks_are_logged_if_details_are_asked_for(monkeypatch, debug):
+    log, shown = logging.getLogger("transom.serve"), []
+    monkeypatch.setattr(logging.getLogger("transom"), "level", logging.NOTSET)
+    monkeypatch.setattr("transom.cli.serve.opened_studio", lambda file, models: None)
+    monkeypatch.setattr("transom.serve.server.serve", lambda *given: shown.append(log.getEffectiveLevel()))
+    assert main(["serve", "--port", "0", *["--debug"] * debug]) == 0
+    assert (shown == [logging.DEBUG]) == debug

@@ -1,5 +1,6 @@
 """The command `transom`: one file per command, loaded when it is called, so that `--help` stays quick."""
 
+import logging
 import re
 import sys
 import traceback
@@ -105,6 +106,8 @@ def transom(
     ] = False,
 ) -> None:
     """A window into self-attention: see exactly who looked at whom, with what numbers."""
+    if debug:
+        logging.getLogger("transom").setLevel(logging.DEBUG)  # then transom serve logs tracebacks too
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from transom.names import Misfit
 from transom.serve.cache import Answer
-from transom.serve.gate import Gate
+from transom.serve.gate import Gate, Scope
+from transom.serve.limits import MOST_STREAMS, RETRY, SHUTTING_DOWN
 from transom.serve.routes import ROUTES, Desk, Route
-from transom.serve.work import Busy, Cancelled
+from transom.serve.work import Busy, Cancelled, ShuttingDown
+from transom.show.visible import visible
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
 STATIC = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-MOST_STREAMS = 32
+LOG = logging.getLogger("transom.serve")
+INTERNAL_ERROR = "internal error; what transom serve printed says which, and with --debug where"
 
 
 def built(desk: Desk, hosts: list[str], token: str | None = None) -> Gate:
@@ -29,7 +32,16 @@ def built(desk: Desk, hosts: list[str], token: str | None = None) -> Gate:
     ways = [Way(route.path, answering(desk, route), methods=[route.method]) for route in ROUTES]
     pages = page_files()
     ways += [Way(path, serving(answer), methods=["GET"]) for path, answer in pages.items()]
-    return Gate(Starlette(routes=ways), hosts, token)
+    app = Starlette(routes=ways)
+    app.router.redirect_slashes = False
+    return Gate(app, hosts, token, lambda scope: methods_of(ways, scope), desk.closing.is_set)
+
+
+def methods_of(ways: list[Any], scope: Scope) -> set[str]:
+    """What may be done with the path of a request; nothing where there is no such path."""
+    from starlette.routing import Match
+
+    return {method for way in ways if way.matches(scope)[0] is not Match.NONE for method in way.methods}
 
 
 def page_files() -> dict[str, Answer]:
@@ -62,24 +74,26 @@ def answering(desk: Desk, route: Route) -> Any:
         from starlette.responses import JSONResponse, Response, StreamingResponse
 
         if route.streams and streams.locked():
-            return JSONResponse({"error": "too many streams are open; close a page"}, 429, {"Retry-After": "1"})
+            return JSONResponse({"error": "too many streams are open; close a page"}, 429, RETRY)
         try:
             given = await route.give(desk, request)
         except Misfit as error:
             return JSONResponse({"error": str(error)}, 400)
         except Busy:
-            return JSONResponse(
-                {"error": "too much is asked at once; try again in a moment"}, 429, {"Retry-After": "1"}
-            )
+            return JSONResponse({"error": "too much is asked at once; try again in a moment"}, 429, RETRY)
+        except ShuttingDown:
+            return JSONResponse({"error": SHUTTING_DOWN.reason}, SHUTTING_DOWN.status, SHUTTING_DOWN.headers)
         except Cancelled:
             return Response(status_code=499)
-        except Exception:
-            logging.getLogger("transom.serve").exception("a fault of Transom's own at %s", request.url.path)
-            return JSONResponse({"error": "a fault of Transom's own; what transom serve printed tells more"}, 500)
+        except Exception as error:
+            log_error(error, route)
+            return JSONResponse({"error": INTERNAL_ERROR}, 500)
         if isinstance(given, Answer):
             return responded(request, given)
         return StreamingResponse(
-            limited(events(given), streams), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+            limited(events(given, route), streams),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store"},
         )
 
     return endpoint
@@ -95,13 +109,27 @@ def responded(request: "Request", answer: Answer) -> "Response":
     return Response(answer.body, media_type=answer.kind, headers=heads)
 
 
-async def events(given: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:
+def log_error(error: Exception, route: Route) -> None:
+    """An internal error in one line, with its traceback where details are asked for."""
+    message = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    shown = LOG.isEnabledFor(logging.DEBUG)
+    LOG.error("transom: %s; an internal error at %s %s", visible(message), route.method, route.path, exc_info=shown)
+
+
+async def events(given: AsyncIterator[dict[str, Any]], route: Route) -> AsyncIterator[str]:
     """Each as one server-sent event; what goes wrong on the way as an event too."""
     try:
         async for one in given:
             yield f"data: {json.dumps(one)}\n\n"
     except (Misfit, Cancelled) as error:
-        yield f"event: failed\ndata: {json.dumps({'error': str(error)})}\n\n"
+        yield failed(str(error))
+    except Exception as error:
+        log_error(error, route)
+        yield failed(INTERNAL_ERROR)
+
+
+def failed(message: str) -> str:
+    return f"event: failed\ndata: {json.dumps({'error': message})}\n\n"
 
 
 async def limited(stream: AsyncIterator[str], streams: asyncio.Semaphore) -> AsyncIterator[str]:

@@ -1,20 +1,23 @@
 """The gate before every route. A page on this machine is not safe for being on this machine: any site a person visits
-can send requests here, so each one shows that it comes from our own page, and none may be large or slow."""
+can send requests here, so each one shows that it comes from our own page, and none may be large."""
 
-import asyncio
+import re
 import secrets
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
+from transom.serve import limits
+from transom.serve.limits import Refusal
+
 Scope = dict[str, Any]
 Message = dict[str, Any]
+Heads = dict[str, list[str]]
 
-LONGEST_BODY = 2**20  # bytes
-BODY_SECONDS = 10.0
 METHODS = {"GET", "HEAD", "POST"}
 SAME_SITE = {"same-origin", "none"}  # none: typed, or opened from a terminal
+LENGTH = re.compile(r"[0-9]{1,18}")  # isdigit() lets ² through, and int() refuses thousands of digits
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self';"
@@ -28,31 +31,25 @@ HEADERS = {
 }
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Why a request is not let in."""
-
-    status: int
-    reason: str
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-class TooMuch(Exception):
-    """A body that is longer, or slower, than any of ours."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.reason)
-        self.refusal = refusal
-
-
 class Gate:
     """Lets a request through to the app if it names us as its host, comes from our own page, and knows the token.
 
-    Written against ASGI itself: what wraps requests more comfortably hides when a client has gone.
+    The app gets a request whole: its body has been read here, and is within its limit. How long that may take is up to
+    the connection. Written against ASGI itself: what wraps requests more comfortably hides when a client has gone.
+
+    methods   the methods of a path; none where there is nothing
+    closing   whether the server is about to end
     """
 
-    def __init__(self, app: Any, hosts: list[str], token: str | None = None) -> None:
-        self.app, self.hosts = app, hosts
+    def __init__(
+        self,
+        app: Any,
+        hosts: list[str],
+        token: str | None = None,
+        methods: Callable[[Scope], set[str]] = lambda scope: METHODS,
+        closing: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.app, self.hosts, self.methods, self.closing = app, hosts, methods, closing
         self.token = token or secrets.token_urlsafe(24)
         # Cookies do not know ports: each server has its own name for its own.
         self.cookie = f"transom-{hosts[0].rpartition(':')[2]}"
@@ -65,103 +62,128 @@ class Gate:
             await send({"type": "websocket.close", "code": 1008, "reason": "there are no web sockets here"})
             return
         guarded = Guarded(send)
-        if self.comes_with_token(scope):
-            await answer(guarded, Refusal(303, "", {"Location": "/", "Set-Cookie": self.set_cookie()}))
-        elif refusal := self.refusal(scope):
-            await answer(guarded, refusal)
-        else:
-            try:
-                await self.app(scope, Bounded(receive), guarded)
-            except TooMuch as error:
-                if not guarded.started:
-                    await answer(guarded, error.refusal)
+        refusal = self.refusal(scope)
+        body = refusal or await read_body(receive)
+        if isinstance(body, Refusal):
+            await answer(guarded, body)
+        elif body is not None:
+            await self.app(scope, WholeBody(body, receive), guarded)
 
     def refusal(self, scope: Scope) -> Refusal | None:
-        """What speaks against a request; None where nothing does."""
+        """What speaks against a request, by the first check that it fails; None where nothing does."""
         heads = headers_of(scope)
-        for check in (self.wrong_way, self.wrong_site, self.wrong_body, self.no_token):
-            if found := check(scope, heads):
-                return found
+        checks = (
+            self.check_head,
+            self.check_host,
+            self.check_site,
+            self.check_token,
+            self.check_open,
+            self.check_method,
+            self.check_type,
+            self.check_query,
+            self.check_length,
+        )
+        return next(filter(None, (check(scope, heads) for check in checks)), None)
+
+    def check_head(self, scope: Scope, heads: Heads) -> Refusal | None:
+        if len(scope.get("raw_path") or scope["path"]) + len(scope["query_string"]) + 1 > limits.LONGEST_TARGET:
+            return limits.TARGET_TOO_LONG
+        size = sum(len(name) + len(value) for name, value in scope["headers"])
+        if len(scope["headers"]) > limits.MOST_HEADERS or size > limits.LONGEST_HEAD:
+            return limits.HEAD_TOO_LARGE
         return None
 
-    def wrong_way(self, scope: Scope, heads: dict[str, list[str]]) -> Refusal | None:
-        if scope["method"] not in METHODS:
-            return Refusal(405, "use GET or POST", {"Allow": ", ".join(sorted(METHODS))})
-        if len(heads.get("host", [])) != 1 or heads["host"][0] not in self.hosts:
-            return Refusal(421, "this server has another name; open the address that transom serve printed")
-        return None
+    def check_host(self, scope: Scope, heads: Heads) -> Refusal | None:
+        ours = len(heads.get("host", [])) == 1 and heads["host"][0] in self.hosts
+        return None if ours else limits.OTHER_HOST
 
-    def wrong_site(self, scope: Scope, heads: dict[str, list[str]]) -> Refusal | None:
+    def check_site(self, scope: Scope, heads: Heads) -> Refusal | None:
         ours = {f"http://{host}" for host in self.hosts}
         if any(origin not in ours for origin in heads.get("origin", [])):
-            return Refusal(403, "this request comes from another site")
+            return limits.OTHER_SITE
         if any(site not in SAME_SITE for site in heads.get("sec-fetch-site", [])):
-            return Refusal(403, "this request comes from another site")
+            return limits.OTHER_SITE
         return None
 
-    def wrong_body(self, scope: Scope, heads: dict[str, list[str]]) -> Refusal | None:
-        length = heads.get("content-length", ["0"])
-        if len(length) != 1 or not length[0].isdigit():
-            return Refusal(400, "one Content-Length, in digits")
-        if int(length[0]) > LONGEST_BODY:
-            return Refusal(413, f"a body may have {LONGEST_BODY} bytes")
-        if scope["method"] == "POST":
-            kinds = [kind.partition(";")[0].strip().lower() for kind in heads.get("content-type", [])]
-            if kinds != ["application/json"]:
-                return Refusal(415, "send Content-Type: application/json")
-        return None
-
-    def no_token(self, scope: Scope, heads: dict[str, list[str]]) -> Refusal | None:
+    def check_token(self, scope: Scope, heads: Heads) -> Refusal | None:
+        """The page's own requests have a cookie; the first visit has the token in its address, and gets the cookie."""
+        if self.is_first_visit(scope):
+            return Refusal(303, "", {"Location": "/", "Set-Cookie": self.set_cookie()})
         given = [word.removeprefix("Bearer ") for word in heads.get("authorization", [])]
         given += cookies(heads.get("cookie", []), self.cookie)
-        if any(secrets.compare_digest(one.encode(), self.token.encode()) for one in given):
-            return None
-        return Refusal(401, "open the address that transom serve printed: it holds the key to this page")
+        return None if any(map(self.is_token, given)) else limits.NO_TOKEN
 
-    def comes_with_token(self, scope: Scope) -> bool:
-        """Whether this is the first visit, by the address that was printed: the page's own requests have a cookie."""
+    def check_open(self, scope: Scope, heads: Heads) -> Refusal | None:
+        return limits.SHUTTING_DOWN if self.closing() else None
+
+    def check_method(self, scope: Scope, heads: Heads) -> Refusal | None:
+        allowed = self.methods(scope)
+        if not allowed:
+            return limits.NOT_FOUND
+        return None if scope["method"] in allowed else limits.method_not_allowed(allowed)
+
+    def check_type(self, scope: Scope, heads: Heads) -> Refusal | None:
+        kinds = [kind.partition(";")[0].strip().lower() for kind in heads.get("content-type", [])]
+        return limits.NOT_JSON if scope["method"] == "POST" and kinds != ["application/json"] else None
+
+    def check_query(self, scope: Scope, heads: Heads) -> Refusal | None:
+        return limits.TOO_MANY_FIELDS if scope["query_string"].count(b"&") >= limits.MOST_FIELDS else None
+
+    def check_length(self, scope: Scope, heads: Heads) -> Refusal | None:
+        length = heads.get("content-length", ["0"])
+        if len(length) != 1 or not LENGTH.fullmatch(length[0]):
+            return limits.BAD_LENGTH
+        return limits.BODY_TOO_LARGE if int(length[0]) > limits.LONGEST_BODY else None
+
+    def is_first_visit(self, scope: Scope) -> bool:
         if scope["path"] != "/" or scope["method"] != "GET":
             return False
-        heads = headers_of(scope)
-        if self.wrong_way(scope, heads) or self.wrong_site(scope, heads):
-            return False
-        found = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=20).get("token", [])
-        return len(found) == 1 and secrets.compare_digest(found[0].encode(), self.token.encode())
+        found = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+        return len(found) == 1 and self.is_token(found[0])
+
+    def is_token(self, given: str) -> bool:
+        return secrets.compare_digest(given.encode(), self.token.encode())
 
     def set_cookie(self) -> str:
         return f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
 
 
-class Bounded:
-    """A request's body, as far as it is neither too long nor too slow."""
+async def read_body(receive: Any) -> bytes | Refusal | None:
+    """A request's body; a refusal where it is too large, None where the client went before its end."""
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > limits.LONGEST_BODY:
+            return limits.BODY_TOO_LARGE
+    return bytes(body)
 
-    def __init__(self, receive: Any) -> None:
-        self.receive, self.came, self.complete = receive, 0, False
+
+class WholeBody:
+    """What an app receives: the body in one message, and later that the client has gone."""
+
+    def __init__(self, body: bytes, receive: Any) -> None:
+        self.body: bytes | None = body
+        self.receive = receive
 
     async def __call__(self) -> Message:
-        if self.complete:  # what comes now is that the client has gone, and that may take as long as it likes
+        if self.body is None:
             return await self.receive()
-        try:
-            message = await asyncio.wait_for(self.receive(), BODY_SECONDS)
-        except TimeoutError:
-            raise TooMuch(Refusal(408, f"a body comes within {BODY_SECONDS:.0f} seconds")) from None
-        if message["type"] == "http.request":
-            self.came += len(message.get("body", b""))
-            self.complete = not message.get("more_body", False)
-            if self.came > LONGEST_BODY:
-                raise TooMuch(Refusal(413, f"a body may have {LONGEST_BODY} bytes"))
-        return message
+        body, self.body = self.body, None
+        return {"type": "http.request", "body": body, "more_body": False}
 
 
 class Guarded:
     """A response, with the headers that tell a browser to run and load nothing but our own."""
 
     def __init__(self, send: Any) -> None:
-        self.send, self.started = send, False
+        self.send = send
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.started = True
             ours = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
             given = list(message.get("headers", []))
             named = {name for name, _ in given}
@@ -169,17 +191,25 @@ class Guarded:
         await self.send(message)
 
 
+def refusal_body(refusal: Refusal) -> bytes:
+    return f"{refusal.reason}\n".encode() if refusal.reason else b""
+
+
+def refusal_headers(refusal: Refusal) -> dict[str, str]:
+    length = str(len(refusal_body(refusal)))
+    heads = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": length, "Cache-Control": "no-store"}
+    return heads | refusal.headers
+
+
 async def answer(send: Any, refusal: Refusal) -> None:
     """A refusal in plain text."""
-    body = f"{refusal.reason}\n".encode() if refusal.reason else b""
-    heads = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body)), "Cache-Control": "no-store"}
-    pairs = [(name.lower().encode(), value.encode()) for name, value in (heads | refusal.headers).items()]
+    pairs = [(name.lower().encode(), value.encode()) for name, value in refusal_headers(refusal).items()]
     await send({"type": "http.response.start", "status": refusal.status, "headers": pairs})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": refusal_body(refusal)})
 
 
-def headers_of(scope: Scope) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def headers_of(scope: Scope) -> Heads:
+    found: Heads = {}
     for name, value in scope["headers"]:
         found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
     return found

@@ -56,7 +56,7 @@ class Desk:
 
     async def done(self, request: "Request", work: Callable[[Job], Any]) -> Any:
         """What the worker makes of it; it stops when the client goes."""
-        return await awaited(self.worker.give(work), request.receive)
+        return await awaited(self.worker.give(work), request.receive, self.closing)
 
     async def kept(self, request: "Request", asked: tuple[Any, ...], work: Callable[[Job], Answer]) -> Answer:
         """An answer that stays the same: from the cache, or worked out and kept."""

@@ -1,4 +1,4 @@
-"""The server: uvicorn on loopback, with deadlines for those who come and go slowly."""
+"""The server: uvicorn on loopback, with a quick end once a signal comes."""
 
 import asyncio
 import signal
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.names import Misfit
 from transom.serve.app import built
+from transom.serve.limits import LAST_SECONDS, LONGEST_HEAD
 from transom.serve.routes import Desk
 from transom.serve.studio import Studio
 
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     import uvicorn
 
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
-REQUEST_SECONDS = 10.0  # for the head of a first request to come
-MOST_CONNECTIONS = 512
-LONGEST_HEAD = 2**14
-LAST_SECONDS = 1  # for open streams, once the end is asked for
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -73,18 +70,8 @@ async def served(
 
 def server_of(gate: Any, desk: Desk) -> "uvicorn.Server":
     import uvicorn
-    from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    class Impatient(H11Protocol):
-        """Hangs up on a client that sends nothing, or never the end of its headers."""
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            asyncio.get_running_loop().call_later(REQUEST_SECONDS, self.hang_up)
-
-        def hang_up(self) -> None:
-            if self.cycle is None and not self.transport.is_closing():
-                self.transport.close()
+    from transom.serve.connection import Connection
 
     class Closing(uvicorn.Server):
         """Ends its streams, and then itself, when a signal comes; that is no failure."""
@@ -102,14 +89,12 @@ def server_of(gate: Any, desk: Desk) -> "uvicorn.Server":
 
     config = uvicorn.Config(
         gate,
-        http=Impatient,
+        http=Connection,
         ws="none",
-        log_level="warning",
+        log_level="error",  # its warnings are of requests that anybody can send
         access_log=False,
         server_header=False,
-        timeout_keep_alive=5,
         timeout_graceful_shutdown=LAST_SECONDS,
-        limit_concurrency=MOST_CONNECTIONS,
         h11_max_incomplete_event_size=LONGEST_HEAD,
     )
     return Closing(config)

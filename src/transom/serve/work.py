@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from typing import Any
 
-LONGEST_QUEUE = 32
+from transom.serve.limits import LONGEST_QUEUE
 
 
 class Busy(Exception):
@@ -17,6 +17,10 @@ class Busy(Exception):
 
 class Cancelled(Exception):
     """Nobody waits for it any more."""
+
+
+class ShuttingDown(Exception):
+    """The server is ending: nothing more is worked out."""
 
 
 class Job:
@@ -83,20 +87,19 @@ class Worker:
         self.thread.join(seconds)
 
 
-async def awaited(job: Job, receive: Any) -> Any:
-    """What a job gives; it is told to stop when the client goes first."""
+async def awaited(job: Job, receive: Any, closing: asyncio.Event) -> Any:
+    """What a job gives; it is told to stop when the client goes first, or when all is to end."""
     waiting = asyncio.ensure_future(asyncio.wrap_future(job.result))
-    leaving = asyncio.ensure_future(disconnected(receive))
+    leaving, ending = asyncio.ensure_future(disconnected(receive)), asyncio.ensure_future(closing.wait())
     try:
-        await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({waiting, leaving, ending}, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done():
-            raise Cancelled
+            raise Cancelled if leaving.done() else ShuttingDown
         return waiting.result()
     finally:
         job.gone.set()
-        leaving.cancel()
-        if not waiting.done():
-            waiting.cancel()
+        for one in (waiting, leaving, ending):
+            one.cancel()
 
 
 async def followed(job: Job, closing: asyncio.Event) -> AsyncGenerator[Any, None]:
