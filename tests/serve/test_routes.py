@@ -16,6 +16,7 @@ from transom.serve import limits
 from transom.serve.app import built
 from transom.serve.routes import ROUTES, Desk
 from transom.serve.studio import Studio
+from transom.show.drawing import VIEWS
 
 
 def cross(run):
@@ -284,6 +285,23 @@ def test_an_internal_error_is_one_line_and_with_debug_its_traceback(site, run, m
         f"transom: RuntimeError: the ladder ‹U+001B›[31mbroke; an internal error at GET /api/runs/{{run}}/{name}"
     )
     assert bool(record.exc_info) == debug
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_is_drawn_or_refused_in_words(site, run, view):
+    answer = site.get(f"/api/runs/1/{cross(run)['index']}/picture/{view}", head=1, token=2)
+    assert answer.status_code in (200, 400)
+    assert ("error" in answer.json()) == (answer.status_code == 400)
+
+
+def test_a_key_that_is_not_there_is_told(site, run):
+    one = cross(run)
+    answer = site.get(f"/api/runs/1/{one['index']}/effects", head=0, query=0, key=one["keys"])
+    assert answer.status_code == 400
+    keys = one["keys"]
+    assert answer.json() == {
+        "error": f"there are keys={keys}, so {keys} is none of them; count from 0 to {keys - 1}, or back from -1"
+    }
 
 
 def test_an_attention_too_long_for_a_picture_is_told(site, run, monkeypatch):

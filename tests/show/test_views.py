@@ -269,6 +269,11 @@ WRONG = {
         lambda: draw("curves", {"a": []}),
         "the curve 'a' should have points, but it has none; leave it out, or give [(step, value), …]",
     ),
+    "not points": (
+        lambda: draw("curves", {"a": 7}),
+        "the curve 'a' should have points (step, value), but it is of the kind int and has none; give [(step,"
+        " value), …]",
+    ),
     "nan": (
         lambda: draw("curves", {"a": [(1, float("nan"))]}),
         "the curve 'a' has the point (1, nan), which cannot be drawn; leave it out, with a note",

@@ -87,7 +87,7 @@ def picture(studio: "Studio", run: "Run", index: int, view: str, asked: AskPictu
         )
     labels = run.trace.labels(name)
     options: dict[str, Any] = {"layer": name, "head": asked.head, "model": studio.titled(run)}
-    options |= {"tokens": labels.reads, "at": labels.at, "token": asked.token}
+    options |= {"tokens": labels.reads, "at": labels.at, "token": None if view in OF_ALL else asked.token}
     if view == "steps":
         options["origin"] = made_from(run, name, sight, asked.head)
     takes = options_of(VIEWS[view])
@@ -124,6 +124,10 @@ def effects(run: "Run", index: int, asked: AskEffects, job: "Job") -> dict[str, 
     name, sight = run.attention(index)
     labels = run.trace.labels(name)
     weights = sight.weights(batch=0, head=asked.head, rows=asked.query)
+    if asked.key is not None:
+        sight.weights(
+            batch=0, head=asked.head, rows=asked.query, keys=asked.key
+        )  # complains where there is no such key
     keys = [asked.key] if asked.key is not None else weights.topk(min(asked.count, len(weights))).indices.tolist()
     edges = [(name, asked.head, asked.query, key) for key in keys if weights[key] > 0]
     found = effect(

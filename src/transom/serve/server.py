@@ -71,8 +71,6 @@ async def served(
 def server_of(gate: Any, desk: Desk) -> "uvicorn.Server":
     import uvicorn
 
-    from transom.serve.connection import Connection
-
     class Closing(uvicorn.Server):
         """Ends its streams, and then itself, when a signal comes; that is no failure."""
 
@@ -87,7 +85,16 @@ def server_of(gate: Any, desk: Desk) -> "uvicorn.Server":
             self.should_exit = True
             desk.closing.set()
 
-    config = uvicorn.Config(
+    return Closing(make_config(gate))
+
+
+def make_config(gate: Any) -> "uvicorn.Config":
+    """How uvicorn is set up for the gate."""
+    import uvicorn
+
+    from transom.serve.connection import Connection
+
+    return uvicorn.Config(
         gate,
         http=Connection,
         ws="none",
@@ -97,4 +104,3 @@ def server_of(gate: Any, desk: Desk) -> "uvicorn.Server":
         timeout_graceful_shutdown=LAST_SECONDS,
         h11_max_incomplete_event_size=LONGEST_HEAD,
     )
-    return Closing(config)

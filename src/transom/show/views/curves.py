@@ -69,7 +69,13 @@ def tabled(table: Any) -> dict[str, list[tuple[float, float]]]:
 
 def checked(label: str, points: Any, log: bool, log_across: bool = False) -> list[tuple[float, float]]:
     """The points in order, every number one that can be drawn."""
-    found = [(float(x), float(y)) for x, y in points]
+    try:
+        found = [(float(x), float(y)) for x, y in points]
+    except (TypeError, ValueError) as error:
+        raise Misfit(
+            f"the curve {label!r} should have points (step, value), but it is of the kind"
+            f" {type(points).__name__} and has none; give [(step, value), …]"
+        ) from error
     if not found:
         raise Misfit(
             f"the curve {label!r} should have points, but it has none; leave it out, or give [(step, value), …]"
