@@ -9,6 +9,7 @@ from models.writers import decoder, encoder_decoder
 
 from transom.models.writing.beam import searched
 from transom.models.writing.job import Job
+from transom.models.writing.prompts import Prompts
 from transom.models.writing.rules import Rules
 from transom.models.writing.stopping import Stopping
 
@@ -63,13 +64,13 @@ def test_one_beam_is_greedy(build):
     model, (tokens, real) = build(), padded(rows(7, 3, 5), "left")
     settings = model.generation.changed({"max_new_tokens": 9, "eos_token_id": (2, 7), "early_stopping": True})
     greedy = model.generate(tokens, real, max_new_tokens=9, eos_token_id=(2, 7), return_scores=True)
-    begun = model.begin(tokens, real, settings)
+    begun = model.begin(Prompts(tokens, None, real), settings)
     start = begun.prompt.shape[1]
     rules, stopping = Rules(settings, start, tokens.device), Stopping(settings, None, tokens.device)
-    job = Job(begun.prompt, begun.real, start + 9, settings, rules, stopping, True)
-    sequences, scores = searched(job, begun.steps)
-    assert torch.equal(sequences, greedy.sequences)
-    torch.testing.assert_close(scores, greedy.scores, rtol=0, atol=1e-5)
+    job = Job(begun.prompt, begun.real, (9, 9, 9), settings, rules, stopping, True)
+    found = searched(job, begun.steps)
+    assert torch.equal(found.new, greedy.sequences[:, start:])
+    torch.testing.assert_close(found.scores, greedy.scores, rtol=0, atol=1e-5)
 
 
 def hugging_face(model):
@@ -144,4 +145,4 @@ def test_too_few_sequences_are_filled_up():
         torch.tensor([[3, 4]]), num_beams=7, num_return_sequences=7, max_new_tokens=1, return_scores=True
     )
     assert found.scores.isfinite().tolist() == [True] * 5 + [False] * 2
-    assert found.sequences[5:].tolist() == [[0, 0, 0]] * 2
+    assert found.sequences[5:].tolist() == [[3, 4, 0]] * 2

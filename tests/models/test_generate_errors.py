@@ -84,9 +84,9 @@ def test_prompts_that_nothing_can_follow():
         "each prompt needs a token, but they are empty; begin with the start token", model.generate, PROMPT[:, :0]
     )
     complains(
-        "each prompt needs a token, but row 1 has none but padding; give it the start token",
+        "each prompt needs a token, but row 1 has none; give it the start token",
         model.generate,
-        torch.tensor([[5, 7], [0, 0]]),
+        [[5, 7], []],
     )
     complains(
         "real must be (batch=2, token=5), as tokens are (batch=2, token=5), but it is (batch=2, token=3);"

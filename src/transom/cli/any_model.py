@@ -187,7 +187,7 @@ class OfTransom(AnyModel):
         tokens = torch.tensor([ids])
         if self.kind != "encoder_decoder":
             return Fed({"tokens": tokens}, ids, self.strings(ids))
-        written = self.written(tokens, told) if target is None else [*self.tokenizer.encode(target), self.tokenizer.end]
+        written = self.written(ids, told) if target is None else [*self.tokenizer.encode(target), self.tokenizer.end]
         if len(written) > self.most:
             raise Misfit(
                 f"the target has {len(written)} tokens, but {self.name} takes {self.longest} at most;"
@@ -197,24 +197,22 @@ class OfTransom(AnyModel):
         inputs = {"source": tokens, "target": torch.tensor([read])}
         return Fed(inputs, ids, self.strings(ids), read, self.strings(read), self.strings(written))
 
-    def written(self, source: "Tensor", told: Told | None = None) -> list[int]:
+    def written(self, source: list[int], told: Told | None = None) -> list[int]:
         """The model's own greedy translation, up to its end token."""
-        longest = min(self.most, 2 * source.shape[1] + SOME)
+        longest = min(self.most, 2 * len(source) + SOME)
         found = self.generated(source, told, max_length=longest)[1:]
         return found[: found.index(self.tokenizer.end) + 1] if self.tokenizer.end in found else found
 
     def continued(self, ids: list[int], most: int, told: Told | None = None) -> list[int]:
-        import torch
-
         self.check_writes_on()
         most = min(most, self.most - len(ids))
-        found = self.generated(torch.tensor([ids]), told, max_new_tokens=most) if most > 0 else ids
+        found = self.generated(ids, told, max_new_tokens=most) if most > 0 else ids
         return found[len(ids) :]
 
-    def generated(self, tokens: "Tensor", told: Told | None, **settings: int) -> list[int]:
+    def generated(self, ids: list[int], told: Told | None, **settings: int) -> list[int]:
         model: Any = self.model
         streamer = None if told is None else lambda row, token: told(token)
-        return model.generate(tokens, num_beams=1, do_sample=False, streamer=streamer, **settings)[0].tolist()
+        return model.generate([ids], num_beams=1, do_sample=False, streamer=streamer, **settings)[0].tolist()
 
     def text(self, ids: list[int]) -> str:
         return self.tokenizer.decode(ids)

@@ -11,8 +11,9 @@ from transom.models import parts
 from transom.models.config import DecoderConfig
 from transom.models.model import Model
 from transom.models.places import allowed, check_documents, check_real, places
-from transom.models.writing.generate import Asked, Begun, Written, flushed, generate, limit, real_tokens
+from transom.models.writing.generate import Asked, Begun, Written, generate, rooms
 from transom.models.writing.one_by_one import Streamer
+from transom.models.writing.prompts import Given, MaskGiven, Prompts, flush_right
 from transom.models.writing.quick import Ends, hooked, quick
 from transom.models.writing.settings import GenerationConfig
 from transom.models.writing.steps import DecoderSteps, SlidingSteps
@@ -90,18 +91,24 @@ class Decoder(Model):
 
     def generate(
         self,
-        tokens: Int[Tensor, "batch token"],
+        tokens: Given,
         real: Bool[Tensor, "batch token"] | None = None,
         *,
+        attention_mask: MaskGiven | None = None,
         seed: int | list[int] | None = None,
         streamer: Streamer | None = None,
         tokenizer: Decodes | None = None,
         return_scores: bool = False,
         **settings: Any,
     ) -> Tensor | Written:
-        """Write on after each prompt: prompt and new tokens, padded behind the end (Hugging Face's names and meanings).
+        """Write on after each prompt: the prompt exactly as it came and new tokens, padded behind the end.
 
-        real            as in `hidden`; unless given, all but the padding token. Padding may stand in front or behind
+        Names and meanings are Hugging Face's.
+
+        tokens          a tensor, in which every number is a token unless a mask says it is padding; or a list of tokens
+                        for each prompt, each of its own length
+        real            True for tokens, False for padding, which may stand in front of a prompt or behind it
+        attention_mask  the same as 1 and 0
         seed            of sampling: row i is drawn from seed + i, or from the i-th of a list; random unless given
         streamer        called with (row, token) as each token is chosen
         tokenizer       for `stop_strings`
@@ -111,21 +118,22 @@ class Decoder(Model):
         With learned positions, what goes beyond `longest` is written from the last `longest` tokens. Without the causal
         mask there is no cache: every token is written from a new reading of all before it.
         """
-        asked = Asked(seed, streamer, tokenizer, return_scores)
-        return generate(self, tokens, real, self.generation.changed(settings), asked)
+        asked = Asked(seed, streamer, tokenizer, return_scores, attention_mask, settings)
+        return generate(self, tokens, real, asked)
 
-    def begin(self, tokens: Tensor, real: Tensor | None, settings: GenerationConfig) -> Begun:
+    def begin(self, prompts: Prompts, settings: GenerationConfig) -> Begun:
         """The prompts with their padding in front, and the steps after them."""
-        if tokens.shape[1] == 0:
+        if prompts.tokens.shape[1] == 0:
             raise Misfit("each prompt needs a token, but they are empty; begin with the start token")
-        prompt, real = flushed(tokens, real_tokens(tokens, real, settings))
+        prompt, real = flush_right(prompts)
         if not self.config.causal:
-            return Begun(prompt, real, WholeSteps(self, prompt, real), hooked(self))
+            return Begun(prompt, real, WholeSteps(self, prompt, real), hooked(self), prompts)
         plain = DecoderSteps(self, prompt, real)
         steps = quick(plain, Ends(self.embedding, self.stack, self.unembedding), settings.num_beams)
-        if self.config.positions == "learned" and limit(prompt.shape[1], settings, self.config) > self.config.longest:
+        most = max(rooms(prompts.counts(), settings, self.config), default=0)
+        if self.config.positions == "learned" and prompt.shape[1] + most > self.config.longest:
             steps = SlidingSteps(steps, plain)
-        return Begun(prompt, real, steps, hooked(self))
+        return Begun(prompt, real, steps, hooked(self), prompts)
 
 
 def unembedding(vocabulary: int, d_model: int) -> nn.Parameter:

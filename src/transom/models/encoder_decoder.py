@@ -11,8 +11,9 @@ from transom.models.config import EncoderDecoderConfig
 from transom.models.decoder import unembedding
 from transom.models.model import Model
 from transom.models.places import allowed, check_real, places
-from transom.models.writing.generate import Asked, Begun, Written, generate, limit, real_tokens
+from transom.models.writing.generate import Asked, Begun, Written, generate, limit
 from transom.models.writing.one_by_one import Streamer
+from transom.models.writing.prompts import Given, MaskGiven, Prompts
 from transom.models.writing.quick import Ends, hooked, quick
 from transom.models.writing.settings import GenerationConfig
 from transom.models.writing.steps import EncoderDecoderSteps
@@ -94,9 +95,10 @@ class EncoderDecoder(Model):
 
     def generate(
         self,
-        source: Int[Tensor, "batch source"],
+        source: Given,
         real: Bool[Tensor, "batch source"] | None = None,
         *,
+        attention_mask: MaskGiven | None = None,
         seed: int | list[int] | None = None,
         streamer: Streamer | None = None,
         tokenizer: Decodes | None = None,
@@ -107,17 +109,20 @@ class EncoderDecoder(Model):
 
         Names and meanings are Hugging Face's.
 
-        real            of the source; unless given, all but the padding token
+        source          a tensor, in which every number is a token unless a mask says it is padding; or a list of tokens
+                        for each source, each of its own length
+        real            True for tokens of the source, False for padding
+        attention_mask  the same as 1 and 0
         seed            of sampling: row i is drawn from seed + i, or from the i-th of a list; random unless given
         streamer        called with (row, token) as each token is chosen
         tokenizer       for `stop_strings`
         return_scores   give `Written`: the sequences, and the mean log-probability of each (see `length_penalty`)
         settings        as in `GenerationConfig`, in place of those in `model.generation`
         """
-        asked = Asked(seed, streamer, tokenizer, return_scores)
-        return generate(self, source, real, self.generation.changed(settings), asked)
+        asked = Asked(seed, streamer, tokenizer, return_scores, attention_mask, settings)
+        return generate(self, source, real, asked)
 
-    def begin(self, tokens: Tensor, real: Tensor | None, settings: GenerationConfig) -> Begun:
+    def begin(self, prompts: Prompts, settings: GenerationConfig) -> Begun:
         """The start token for each source, and the steps after it."""
         longest = limit(1, settings, self.config)
         if self.config.positions == "learned" and longest > self.config.longest:
@@ -125,8 +130,8 @@ class EncoderDecoder(Model):
                 f"the model has positions for {self.config.longest} tokens, but {longest} were asked for;"
                 f" ask for max_length={self.config.longest} or fewer"
             )
+        tokens = prompts.tokens
         prompt = tokens.new_full((len(tokens), 1), settings.decoder_start_token_id)
-        real = real_tokens(tokens, real, settings, "source source_real")
         ends = Ends(self.target_embedding, self.decoder, self.unembedding)
-        steps = quick(EncoderDecoderSteps(self, tokens, real, prompt), ends, settings.num_beams)
-        return Begun(prompt, None, steps, hooked(self))
+        steps = quick(EncoderDecoderSteps(self, tokens, prompts.real, prompt), ends, settings.num_beams)
+        return Begun(prompt, None, steps, hooked(self), Prompts(prompt))

@@ -100,10 +100,10 @@ def translated(
     found, full = [""] * len(rows), [place for place, text in enumerate(texts) if text.strip()]
     for numbers in by_length([rows[place] for place in full]):
         places = [full[number] for number in numbers]
-        source = padded([rows[place] for place in places], tokenizer.padding)
-        longest = min(model.config.longest, 2 * source.shape[1] + 10)
+        source = [rows[place] for place in places]
+        longest = min(model.config.longest, 2 * max(map(len, source)) + 10)
         asked = {"num_beams": beams, "max_length": longest, **settings}
-        written = model.generate(source, source != tokenizer.padding, **asked)
+        written = model.generate(source, **asked)
         assert isinstance(written, Tensor)
         for place, row in zip(places, written.tolist(), strict=True):
             found[place] = tokenizer.decode(row)
@@ -127,8 +127,9 @@ def classified(model: Encoder, tokenizer: Tokenizer, texts: Sequence[str]) -> li
     labels = model.config.labels
     for places in by_length(rows):
         tokens = padded([rows[place] for place in places], tokenizer.padding)
+        real = torch.arange(tokens.shape[1]) < torch.tensor([[len(rows[place])] for place in places])
         with torch.no_grad():
-            chances = torch.softmax(model(tokens, tokens != tokenizer.padding), dim=-1).tolist()
+            chances = torch.softmax(model(tokens, real), dim=-1).tolist()
         for place, row in zip(places, chances, strict=True):
             told = dict(zip(labels, row, strict=True))
             found[place] = Label(max(told, key=lambda label: told[label]), told)
@@ -144,7 +145,7 @@ def written_on(
     check_length(model, row, 1, 1, room=1)
     told = Pieces(tokenizer, stream)
     streamer = None if stream is None else told.token
-    tokens = model.generate(torch.tensor([row]), streamer=streamer, tokenizer=tokenizer, **settings)
+    tokens = model.generate([row], streamer=streamer, tokenizer=tokenizer, **settings)
     assert isinstance(tokens, Tensor)
     said = tokenizer.decode(tokens[0].tolist()[len(row) :])
     told.show(said)

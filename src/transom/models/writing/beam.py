@@ -1,14 +1,12 @@
 """Beam search: the best few beginnings are kept at every step, and the best finished sequences in the end."""
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from transom.models.writing.job import Job
+from transom.models.writing.job import Job, Result
 from transom.models.writing.largest import continued, filled, whole
 from transom.models.writing.steps import Answer, Steps
-
-Result = tuple[Int[Tensor, "batch token"], Float[Tensor, " batch"]]
 
 
 def searched(job: Job, steps: Steps) -> Result:
@@ -56,6 +54,7 @@ class Search:
         self.scores = torch.zeros(len(job.prompt), 1, device=job.prompt.device)
         self.entries = list(range(len(job.prompt)))  # the prompts that are not finished
         self.finished = [Finished(self.beams) for _ in self.entries]
+        self.room, self.skipped = torch.tensor(job.room, device=job.prompt.device), job.skipped()
 
     def advance(self, logits: Answer) -> tuple[Tensor, Tensor | None, Tensor]:
         """One token further: the rows to go on with, the prompts among those that are left, and the new tokens."""
@@ -88,28 +87,35 @@ class Search:
 
     def hits(self, beams: Int[Tensor, "batch any"], tokens: Int[Tensor, "batch any"]) -> Bool[Tensor, "batch any"]:
         """Which continuations end."""
-        if self.tokens.shape[1] + 1 == self.job.longest:
-            return torch.ones_like(tokens, dtype=torch.bool)
         stopping, flat = self.job.stopping, tokens.flatten()
-        so_far = torch.cat([self.tokens[beams.flatten()], flat[:, None]], dim=1) if stopping.stops else flat[:, None]
-        return stopping.finished(flat, so_far).view(tokens.shape)
+        so_far, skipped = flat[:, None], None
+        if stopping.stops:
+            so_far = torch.cat([self.tokens[beams.flatten()], flat[:, None]], dim=1)
+            skipped = self.skipped[self.entries].repeat_interleave(tokens.shape[1])
+        hits = stopping.finished(flat, so_far, skipped).view(tokens.shape)
+        return hits if self.new < self.job.least else hits | (self.room[self.entries] <= self.new)[:, None]
+
+    @property
+    def new(self) -> int:
+        """How many tokens there are behind each prompt with the one that is being chosen."""
+        return self.tokens.shape[1] + 1 - self.job.prompt.shape[1]
 
     def lay_away(self, scores: Tensor, beams: Tensor, tokens: Tensor, hits: Bool[Tensor, "batch any"]) -> None:
         """Keep what has ended, if it is among the `num_beams` best continuations."""
         ended = (hits & (scores > -torch.inf))[:, : self.beams]
         if not ended.any():
             return
-        new = self.tokens.shape[1] + 1 - self.job.prompt.shape[1]
-        values = scores / new**self.job.settings.length_penalty
+        values = scores / self.new**self.job.settings.length_penalty
+        start = self.job.prompt.shape[1]
         for entry, place in ended.nonzero().tolist():
-            whole = torch.cat([self.tokens[beams[entry, place]], tokens[entry, place, None]])
-            self.finished[self.entries[entry]].add(float(values[entry, place]), whole)
+            new = torch.cat([self.tokens[beams[entry, place], start:], tokens[entry, place, None]])
+            self.finished[self.entries[entry]].add(float(values[entry, place]), new)
 
     def left(self) -> list[int]:
         """Which prompts are not yet done, by their place among those that were left."""
-        settings, new = self.job.settings, self.tokens.shape[1] + 1 - self.job.prompt.shape[1]
+        settings, new = self.job.settings, self.new
         if settings.early_stopping == "never" and settings.length_penalty > 0.0:
-            new = self.job.longest - self.job.prompt.shape[1]
+            new = self.room[self.entries]
         hopes = (self.scores[:, 0] / new**settings.length_penalty).tolist()
         left = []
         for place, (entry, hope) in enumerate(zip(self.entries, hopes, strict=True)):
@@ -127,15 +133,13 @@ class Search:
         return torch.cat([real, real.new_ones(len(real), self.tokens.shape[1] - real.shape[1])], dim=1)
 
     def result(self) -> Result:
-        """The best of what is finished, padded to the longest; a row of padding where there are too few."""
+        """The best of what is finished, padded to the longest; nothing but padding where there are too few."""
         settings = self.job.settings
         asked = settings.num_return_sequences
         nothing = (-torch.inf, self.job.prompt.new_empty(0))
         best = [(one.held + [nothing] * asked)[:asked] for one in self.finished]
-        longest = max((len(tokens) for held in best for _, tokens in held), default=self.job.prompt.shape[1])
-        shape = (len(best) * asked, longest)
-        sequences = self.job.prompt.new_full(shape, settings.pad_token_id)
+        ends = [len(tokens) for held in best for _, tokens in held]
+        new = self.job.prompt.new_full((len(best) * asked, max(ends, default=0)), settings.pad_token_id)
         for row, (_, tokens) in enumerate(one for held in best for one in held):
-            sequences[row, : len(tokens)] = tokens
-        scores = torch.tensor([score for held in best for score, _ in held], device=sequences.device)
-        return sequences, scores
+            new[row, : len(tokens)] = tokens
+        return Result(new, ends, torch.tensor([score for held in best for score, _ in held], device=new.device))

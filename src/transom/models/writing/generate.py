@@ -1,24 +1,27 @@
 """`generate`: from prompts to sequences, with Hugging Face's names and meanings."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NamedTuple, Protocol, runtime_checkable
+import warnings
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from transom.models.config import Config
-from transom.models.places import check_real
 from transom.models.writing.beam import searched
 from transom.models.writing.chance import Chance
+from transom.models.writing.effects import Call, warn_without_effect
+from transom.models.writing.evaluation import evaluation_mode
 from transom.models.writing.job import Job
 from transom.models.writing.one_by_one import Streamer, written
+from transom.models.writing.prompts import Given, MaskGiven, Prompts, continued_rows, read_prompts
 from transom.models.writing.rules import Rules
 from transom.models.writing.settings import GenerationConfig
 from transom.models.writing.steps import Steps
 from transom.models.writing.stopping import Decodes, Stopping
-from transom.names import Misfit, spelled
+from transom.names import Misfit
 
 
 class Written(NamedTuple):
@@ -35,44 +38,53 @@ class Asked(NamedTuple):
     streamer: Streamer | None = None
     tokenizer: Decodes | None = None
     scored: bool = False
+    attention_mask: MaskGiven | None = None
+    settings: Mapping[str, Any] = MappingProxyType({})  # in place of the model's own
 
 
 class Begun(NamedTuple):
     """A model that has been given its prompts."""
 
-    prompt: Int[Tensor, "batch token"]
+    prompt: Int[Tensor, "batch token"]  # padding, where there is any, stands in front
     real: Bool[Tensor, "batch token"] | None
     steps: Steps
     listened: bool  # whether the steps go through the model's own forward pass, where somebody listens
+    shown: Prompts  # what each sequence of the result begins with
 
 
 @runtime_checkable
 class Writer(Protocol):
     """A model that can write."""
 
+    kind: Any
+    generation: GenerationConfig
+
     @property
     def config(self) -> Config: ...
 
-    def begin(self, tokens: Tensor, real: Tensor | None, settings: GenerationConfig) -> Begun: ...
+    @property
+    def unembedding(self) -> Tensor: ...
+
+    def begin(self, prompts: Prompts, settings: GenerationConfig) -> Begun: ...
 
 
-def generate(
-    model: Writer, tokens: Tensor, real: Tensor | None, settings: GenerationConfig, asked: Asked
-) -> Tensor | Written:
+def generate(model: Writer, given: Given, real: Tensor | None, asked: Asked) -> Tensor | Written:
     """Write after each prompt; the arguments are explained in `Decoder.generate`."""
-    if tokens.dim() != 2 or tokens.is_floating_point():
-        raise Misfit(
-            f"generate takes tokens as (batch, token), but they are {spelled(tokens, 'token')} of {tokens.dtype};"
-            " a single sequence goes in as tokens[None]"
-        )
+    settings = model.generation.changed(dict(asked.settings))
+    words = "source" if model.kind == "encoder_decoder" else "tokens"
+    prompts = read_prompts(given, real, asked.attention_mask, model.unembedding.device, words)
     check_streamer(settings, asked)
-    with writing(model):
-        begun = model.begin(tokens, real, settings)
+    call = Call(settings, asked.scored, model.kind, len(model.unembedding))
+    warn_without_effect({**asked.settings, "seed": asked.seed}, call, stacklevel=3)
+    if isinstance(given, Tensor) and real is None and asked.attention_mask is None:
+        warn_of_padding(given, model.config.padding, stacklevel=3)
+    with evaluation_mode(model):
+        begun = model.begin(prompts, settings)
         device, start = begun.prompt.device, begun.prompt.shape[1]
         job = Job(
             prompt=begun.prompt,
             real=begun.real,
-            longest=limit(start, settings, model.config),
+            room=rooms(begun.shown.counts(), settings, model.config),
             settings=settings,
             rules=Rules(settings, start, device),
             stopping=Stopping(settings, asked.tokenizer, device),
@@ -83,25 +95,17 @@ def generate(
             if settings.num_beams > 1:
                 found = searched(job, begun.steps)
             else:
-                chance = Chance(seeds(asked.seed, len(job.prompt) * settings.num_return_sequences))
-                found = written(job, begun.steps, chance if settings.do_sample else None, asked.streamer)
-        sequences, scores = (tensor.clone() for tensor in found)
-    return Written(sequences, scores) if asked.scored else sequences
+                chance = None
+                if settings.do_sample:
+                    chance = Chance(seeds(asked.seed, len(job.prompt) * settings.num_return_sequences))
+                found = written(job, begun.steps, chance, asked.streamer)
+        sequences = continued_rows(begun.shown, found.new.clone(), found.ends, settings.pad_token_id)
+    return Written(sequences, found.scores.clone()) if asked.scored else sequences
 
 
-@contextmanager
-def writing(model: object) -> Iterator[None]:
-    """No gradients and no dropout while the model writes; afterwards it is as it was."""
-    assert isinstance(model, nn.Module)
-    training = [module for module in model.modules() if module.training]
-    with torch.no_grad():
-        try:
-            for module in training:
-                module.training = False
-            yield
-        finally:
-            for module in training:
-                module.training = True
+def rooms(counts: list[int], settings: GenerationConfig, config: Config) -> tuple[int, ...]:
+    """How many new tokens each prompt of so many may get."""
+    return tuple(limit(count, settings, config) - count for count in counts)
 
 
 def limit(start: int, settings: GenerationConfig, config: Config) -> int:
@@ -135,27 +139,15 @@ def check_streamer(settings: GenerationConfig, asked: Asked) -> None:
         )
 
 
-def real_tokens(
-    tokens: Tensor, real: Tensor | None, settings: GenerationConfig, words: str = "tokens real"
-) -> Tensor | None:
-    """Which tokens are real: as told, or all but padding; None where all are."""
-    check_real(tokens, real, words=words)
-    if real is None:
-        if settings.pad_token_id in settings.ends:
-            return None
-        real = tokens != settings.pad_token_id
-    return None if bool(real.all()) else real
-
-
-def flushed(tokens: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The tokens with all padding in front, wherever it stood: what is written follows the last real token."""
-    if real is None:
-        return tokens, None
-    if not bool(real.any(dim=1).all()):
-        row = int((~real.any(dim=1)).nonzero()[0])
-        raise Misfit(f"each prompt needs a token, but row {row} has none but padding; give it the start token")
-    order = real.int().argsort(dim=1, stable=True)
-    tokens, real = tokens.gather(1, order), real.gather(1, order)
-    first = int(real.int().argmax(dim=1).min())
-    tokens, real = tokens[:, first:], real[:, first:]
-    return tokens, None if bool(real.all()) else real
+def warn_of_padding(tokens: Int[Tensor, "batch token"], padding: int | None, stacklevel: int) -> None:
+    """Say that what looks like padding is read as tokens, as nothing says otherwise."""
+    if padding is None or tokens.numel() == 0:
+        return
+    edges = ((tokens[:, 0] == padding) | (tokens[:, -1] == padding)).nonzero()
+    if len(edges):
+        warnings.warn(
+            f"row {int(edges[0])} begins or ends with {padding}, the model's padding, and is read as it stands, as no"
+            " attention_mask came; give one, or give lists of their own lengths",
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )

@@ -3,18 +3,17 @@
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from transom.equations.sampling import drawn
 from transom.models.writing.chance import Chance
-from transom.models.writing.job import Job
+from transom.models.writing.job import Job, Result
 from transom.models.writing.largest import likeliest, whole
 from transom.models.writing.page import Page
 from transom.models.writing.steps import Answer, Steps
 
 Streamer = Callable[[int, int], object]
-Result = tuple[Int[Tensor, "batch token"], Float[Tensor, " batch"]]
 
 
 def written(job: Job, steps: Steps, chance: Chance | None = None, streamer: Streamer | None = None) -> Result:
@@ -25,9 +24,9 @@ def written(job: Job, steps: Steps, chance: Chance | None = None, streamer: Stre
         page.write(tokens)
         if streamer is not None:
             tell(streamer, page.rows, tokens)
-        finished = job.stopping.finished(tokens, page.so_far)
-        if page.length == job.longest:
-            finished = torch.ones_like(finished)
+        finished = job.stopping.finished(tokens, page.so_far, page.skipped)
+        if page.new >= job.least:
+            finished = finished | (page.room <= page.new)
         if finished.any():
             left = page.lay_away(finished, job.settings.length_penalty)
             if len(left) == 0:
@@ -55,13 +54,13 @@ def chosen(job: Job, page: Page, answer: Answer, chance: Chance | None) -> Int[T
 
 def opened(job: Job, steps: Steps) -> tuple[Page, Answer]:
     """The page and the first logits: a prompt is read once, however many sequences are to be drawn after it."""
-    logits, times, real = steps.first(), job.settings.num_return_sequences, job.real
-    prompt = job.prompt
+    logits, times = steps.first(), job.settings.num_return_sequences
+    prompts = torch.arange(len(job.prompt), device=job.prompt.device)
     if times > 1:
-        rows = torch.arange(len(prompt), device=prompt.device).repeat_interleave(times)
-        steps.select(rows, rows)
-        prompt, logits, real = prompt[rows], whole(logits)[rows], None if real is None else real[rows]
-    return Page(prompt, real, job.longest, job.settings.pad_token_id), logits
+        prompts = prompts.repeat_interleave(times)
+        steps.select(prompts, prompts)
+        logits = whole(logits)[prompts]
+    return Page(job, prompts), logits
 
 
 def tell(streamer: Streamer, rows: Int[Tensor, " batch"], tokens: Int[Tensor, " batch"]) -> None:

@@ -38,6 +38,7 @@ class QuickSteps:
         plain = self.plain
         short = plain.prompt.shape[1] == 1 and plain.prompt_real is None  # then it needs no reading: it is a step
         if short:
+            self.ends.embedding.looked_up(plain.prompt)  # which complains of a token that there is not
             plain.look_at_source()
         logits = None if short else plain.first()
         native = native_blocks(self.read())

@@ -36,7 +36,7 @@ class Rules:
         if settings.no_repeat_ngram_size:
             logits = sampling.no_repeat_ngram(logits, tokens, settings.no_repeat_ngram_size, here)
         if tokens.shape[1] - self.prompt_length < settings.min_new_tokens and len(self.ends):
-            logits.index_fill_(1, self.ends, -torch.inf)
+            logits.index_fill_(1, self.ends[self.ends < logits.shape[1]], -torch.inf)
         for warp in self.warps:
             logits = warp(logits)
         return logits

@@ -28,17 +28,26 @@ class Stopping:
         # Enough for any stop string, as every token but a special one stands for a byte or more.
         self.window = max((len(text.encode()) for text in self.stops), default=0) + 8
 
-    def finished(self, tokens: Int[Tensor, " batch"], so_far: Int[Tensor, "batch token"]) -> Bool[Tensor, " batch"]:
-        """Which rows end with these tokens; `so_far` has them at its end."""
+    def finished(
+        self,
+        tokens: Int[Tensor, " batch"],
+        so_far: Int[Tensor, "batch token"],
+        skipped: Int[Tensor, " batch"] | None = None,
+    ) -> Bool[Tensor, " batch"]:
+        """Which rows end with these tokens; `so_far` has them at its end, and behind so many of padding."""
         if len(self.ends) == 0:
             ended = torch.zeros_like(tokens, dtype=torch.bool)
         else:  # one is compared with more quickly than several
             ended = tokens == self.ends if len(self.ends) == 1 else torch.isin(tokens, self.ends)
-        return ended | self.stopped(so_far) if self.stops else ended
+        return ended | self.stopped(so_far, skipped) if self.stops else ended
 
-    def stopped(self, so_far: Int[Tensor, "batch token"]) -> Bool[Tensor, " batch"]:
-        """Which rows hold a stop string that their last token completes."""
-        tails = so_far[:, -self.window :].tolist()
+    def stopped(
+        self, so_far: Int[Tensor, "batch token"], skipped: Int[Tensor, " batch"] | None
+    ) -> Bool[Tensor, " batch"]:
+        """Which rows hold a stop string that their last token completes; padding in front is no part of it."""
+        tails, cut = so_far[:, -self.window :].tolist(), max(0, so_far.shape[1] - self.window)
+        if skipped is not None:
+            tails = [tail[max(0, front - cut) :] for tail, front in zip(tails, skipped.tolist(), strict=True)]
         return torch.tensor([self.completes(tail) for tail in tails], dtype=torch.bool, device=so_far.device)
 
     def completes(self, tail: list[int]) -> bool:

@@ -1,0 +1,85 @@
+"""Arguments of generate that change nothing are said, each row of the table; what a model's own settings hold is not."""
+
+import re
+import warnings
+
+import pytest
+import torch
+from models.small import decoder, encoder_decoder
+
+from transom.models import GenerationConfig
+from transom.models.writing.effects import NEEDS
+
+PROMPT = torch.tensor([[5, 7, 11]])
+SAMPLING = "do_sample=True"
+# For each argument: a call in which it changes nothing, what it needs, and a call in which that is there.
+ROWS = {
+    "temperature": ({"temperature": 0.5}, SAMPLING, {"do_sample": True}),
+    "top_k": ({"top_k": 5}, SAMPLING, {"do_sample": True}),
+    "top_p": ({"top_p": 0.9}, SAMPLING, {"do_sample": True}),
+    "min_p": ({"min_p": 0.1}, SAMPLING, {"do_sample": True}),
+    "seed": ({"seed": 3}, SAMPLING, {"do_sample": True}),
+    "early_stopping": ({"early_stopping": True}, "num_beams above 1", {"num_beams": 2}),
+    "length_penalty": (
+        {"length_penalty": 0.6},
+        "num_beams above 1 or return_scores=True",
+        {"return_scores": True},
+    ),
+    "max_length": ({"max_length": 9, "max_new_tokens": 3}, "max_new_tokens=None", {"max_new_tokens": None}),
+    "min_new_tokens": ({"min_new_tokens": 2, "eos_token_id": None}, "an eos_token_id", {"eos_token_id": 2}),
+    "decoder_start_token_id": ({"decoder_start_token_id": 1}, "an encoder–decoder", None),
+    "eos_token_id": ({"eos_token_id": 50256}, "a token of the vocabulary", {"eos_token_id": (50256, 7)}),
+}
+NEUTRAL = {
+    "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": None, "early_stopping": False, "length_penalty": 1.0,
+    "max_length": None, "min_new_tokens": 0, "eos_token_id": None,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def few_tokens():
+    torch.manual_seed(61)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def model_of(**settings):
+    model = decoder()
+    model.generation = GenerationConfig(max_length=9, **settings)
+    return model
+
+
+def test_every_row_of_the_table_is_tested():
+    assert set(ROWS) == set(NEEDS)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_an_argument_without_effect_is_said(name):
+    in_vain, needed, met = ROWS[name]
+    value = in_vain[name]
+    words = f"{name}={value!r} changes nothing without {needed}; give that too, or leave {name} out"
+    with pytest.warns(UserWarning, match=f"^{re.escape(words)}$"):
+        model_of().generate(PROMPT, **in_vain)
+    if met is None:
+        encoder_decoder().generate(PROMPT, max_new_tokens=3, **in_vain)
+    else:
+        model_of().generate(PROMPT, **in_vain | met)
+
+
+def test_a_value_that_asks_for_nothing_is_not_said():
+    model_of().generate(PROMPT, seed=None, **NEUTRAL)
+    model_of().generate(PROMPT, do_sample=False, num_beams=1, num_return_sequences=1)
+
+
+def test_what_the_models_own_settings_hold_is_not_said(tmp_path):
+    own = {"temperature": 0.7, "top_k": 5, "top_p": 0.9, "min_p": 0.1, "early_stopping": True, "length_penalty": 0.6}
+    model = model_of(**own, decoder_start_token_id=5)
+    model.generate(PROMPT)
+    model.save_pretrained(tmp_path / "model")
+    loaded = type(model).from_pretrained(tmp_path / "model")
+    assert loaded.generation == model.generation
+    loaded.generate(PROMPT, max_new_tokens=3)
+    with pytest.warns(UserWarning, match=r"^top_p=0\.8 changes nothing without do_sample=True"):
+        loaded.generate(PROMPT, top_p=0.8)
+    loaded.generate(PROMPT, top_p=0.8, do_sample=True)
