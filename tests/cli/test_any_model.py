@@ -114,6 +114,7 @@ def test_what_is_no_model_is_said(tmp_path):
             f"{name} should be the folder of a model, but there is no such folder, nor is it in the local Hugging Face"
             " cache; Transom downloads nothing; check the path"
         )
+    (tmp_path / "notes.txt").write_text("of something else")
     assert complaint(opened, str(tmp_path)) == (
         f"{tmp_path} should hold config.json, but it does not; is it the folder of a model?"
     )

@@ -1,4 +1,4 @@
-"""Arguments of generate that change nothing are said, each row of the table; what a model's own settings hold is not."""
+"""Arguments of generate that change nothing are said, row by row; what a model's own settings hold is not."""
 
 import re
 import warnings

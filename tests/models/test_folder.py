@@ -213,6 +213,7 @@ def test_no_folder_and_no_model(tmp_path):
         models.from_pretrained,
         tmp_path / "no",
     )
+    (tmp_path / "notes.txt").write_text("of something else")
     complains(
         f"{tmp_path} should hold config.json, but it does not; is it the folder of a model?",
         models.from_pretrained,

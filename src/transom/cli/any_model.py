@@ -121,25 +121,26 @@ def opened(name: str | Path | None = None, text: str | None = None) -> AnyModel:
 
         return OfTransom(embedded(), "the embedded translator")
     from transom.cli.hugging_face import OfHuggingFace, cached
+    from transom.files.model_paths import is_there
 
     folder = Path(name)
-    if not folder.is_dir():
-        could_be_id = str(name).count("/") < 2 and not folder.exists() and not str(name).startswith((".", "/", "~"))
-        if could_be_id and ("/" in str(name) or cached(str(name))):
-            return OfHuggingFace(str(name), text)
-        nor = ", nor is it in the local Hugging Face cache; Transom downloads nothing" if could_be_id else ""
-        raise Misfit(f"{name} should be the folder of a model, but there is no such folder{nor}; check the path")
-    return OfTransom(folder) if is_transoms(folder) else OfHuggingFace(str(name), text)
+    if is_there(folder):
+        return OfTransom(folder) if is_transoms(folder) else OfHuggingFace(str(name), text)
+    could_be_id = str(name).count("/") < 2 and not str(name).startswith((".", "/", "~"))
+    if could_be_id and ("/" in str(name) or cached(str(name))):
+        return OfHuggingFace(str(name), text)
+    nor = ", nor is it in the local Hugging Face cache; Transom downloads nothing" if could_be_id else ""
+    raise Misfit(f"{name} should be the folder of a model, but there is no such folder{nor}; check the path")
 
 
 def is_transoms(folder: Path) -> bool:
     """Whether a folder holds a model of Transom's; complains if it holds none of either kind."""
+    from transom.files.model_paths import check_model_folder
     from transom.files.outside import Limits, whole
     from transom.files.strict import LONGEST_JSON, json_object
 
     path = folder / CONFIG
-    if not path.is_file():
-        raise Misfit(f"{folder} should hold {CONFIG}, but it does not; is it the folder of a model?")
+    check_model_folder(folder, CONFIG)
     found = json_object(whole(path, Limits(document=LONGEST_JSON), "name the folder of a model"), str(path))
     if "model_type" in found:
         return False

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transom.cli.output import print_json, print_text
+from transom.cli.output import print_json, print_note, print_text
 
 if TYPE_CHECKING:
     from transom.run.checkpoint import Checkpoint
+
+BEAMS = 4
 
 
 def run(
@@ -19,7 +21,7 @@ def run(
     model: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="The model; the recipe's own unless given.")
     ] = None,
-    beams: Annotated[int, typer.Option(min=1, help="For translations.")] = 4,
+    beams: Annotated[int | None, typer.Option(min=1, help="For translations; 4 unless given.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
 ) -> None:
     """Judge a trained model on the examples its recipe kept for a test, or held out.
@@ -34,12 +36,14 @@ def run(
 
     asked = recipes.read(recipe, sets or [])
     folder = Path(asked.folder) / MODEL if model is None else model
+    if beams is not None and asked.task != "translate":
+        print_note(f"--beams changes nothing where nothing is translated, and the task is {asked.task}; leave it out")
     unfinished = find_unfinished(folder)
     if unfinished is None:
-        measures, about = evaluate(asked, folder, beams, say), {"model": str(folder)}
+        measures, about = evaluate(asked, folder, beams or BEAMS, say), {"model": str(folder)}
     else:
         found = find_checkpoint(unfinished, recipe)
-        measures = evaluate_checkpoint(asked, found, beams, say)
+        measures = evaluate_checkpoint(asked, found, beams or BEAMS, say)
         about = {"model": str(found.path), "unfinished": True, "update": found.step}
     if as_json:
         signature = {"signature": measures.how} if measures.how else {}

@@ -67,7 +67,7 @@ def safe_warnings() -> Iterator[None]:
     """Warnings in this block are printed like all else: they may quote what a file holds."""
 
     def show_warning(message: Any, kind: type[Warning], file: str, line: int, *more: Any) -> None:
-        print_note(f"{kind.__name__}: {message}")
+        print_note(str(message) if kind is UserWarning else f"{kind.__name__}: {message}")
 
     before: Any = warnings.showwarning
     warnings.showwarning = show_warning

@@ -9,8 +9,10 @@ import torch
 from torch import nn
 
 from transom.files.durable import MANIFEST, appearing, check_file, checked, read_manifest, write_file
+from transom.files.model_paths import check_model_folder
 from transom.files.strict import LONGEST_JSON, json_object, nearest, settings
 from transom.models import tensors
+from transom.models.config_match import check_config_match
 from transom.names import Misfit
 
 # A `transom.models.model.Model`, which imports this module, or one of its classes.
@@ -39,6 +41,7 @@ class Numbers(NamedTuple):
 def save(model: Model, folder: Path, tokenizer: Saved | None, readme: str | None, numbers: Numbers) -> None:
     """Write a model; the folder appears whole or not at all."""
     check_replaceable(folder)
+    check_config_match(model)
     held = {name: parameter.detach().to(numbers.dtype) for name, parameter in named(model)}
     with appearing(folder) as new:
         write_file(
@@ -134,10 +137,7 @@ def described_by(folder: Path, kind: Kind | None) -> dict[str, object]:
 def header_of(folder: Path) -> dict[str, object]:
     """config.json as it stands, once it is known to be one of ours; "model" names the kind."""
     path = folder / CONFIG
-    if not folder.is_dir():
-        raise Misfit(f"{folder} should be the folder of a model, but there is no such folder; check the path")
-    if not path.is_file():
-        raise Misfit(f"{folder} should hold {CONFIG}, but it does not; is it the folder of a model?")
+    check_model_folder(folder, CONFIG)
     tensors.check_size(path, LONGEST_JSON)
     if (folder / MANIFEST).is_file() and (entry := read_manifest(folder / MANIFEST).files.get(CONFIG)):
         check_file(path, entry)

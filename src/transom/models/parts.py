@@ -1,6 +1,7 @@
 """The parts of a model, built by name."""
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import nn
 
@@ -74,11 +75,11 @@ def positions(config: Config) -> Positions:
 def norm(config: Config) -> Callable[[int], nn.Module]:
     """Builds a norm for d_model; where the model has no biases, its norms have none either."""
     build = NORMS[config.norm]
+    return build if config.bias else partial(without_bias, build)
 
-    def built(d_model: int) -> nn.Module:
-        part = build(d_model)
-        if not config.bias and getattr(part, "bias", None) is not None:
-            part.register_parameter("bias", None)
-        return part
 
-    return built
+def without_bias(build: Callable[[int], nn.Module], d_model: int) -> nn.Module:
+    part = build(d_model)
+    if getattr(part, "bias", None) is not None:
+        part.register_parameter("bias", None)
+    return part

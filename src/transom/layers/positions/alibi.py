@@ -16,8 +16,10 @@ class Alibi(Positions):
     def __init__(self, heads: int) -> None:
         super().__init__(heads=heads)
         check_sizes(heads=heads)
-        # A plain attribute: as a buffer, a model turned to bfloat16 would round distances beyond 256.
-        self.slopes = alibi_slopes(heads)
+        # A plain attribute: as a buffer, a model turned to bfloat16 would round distances beyond 256. On the CPU, so
+        # that it has its values also in a model that is built on the meta device to be compared with.
+        with torch.device("cpu"):
+            self.slopes = alibi_slopes(heads)
 
     @classmethod
     def for_sizes(cls, sizes: Sizes) -> "Alibi":

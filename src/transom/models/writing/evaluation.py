@@ -23,7 +23,7 @@ IN_USE: WeakKeyDictionary[nn.Module, InUse] = WeakKeyDictionary()
 
 @contextmanager
 def evaluation_mode(model: object) -> Iterator[None]:
-    """No gradients and no dropout; once the last of the calls that run at the same time ends, the model is as it was."""
+    """No gradients and no dropout; once the last of several calls at the same time ends, the model is as it was."""
     assert isinstance(model, nn.Module)
     with LOCK:
         use = IN_USE.setdefault(model, InUse())
