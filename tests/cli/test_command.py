@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -94,6 +95,20 @@ def test_a_code_of_the_command_s_own_is_passed_on(monkeypatch, capsys):
     failing(monkeypatch, cli.typer.Exit(1))
     assert main(["doctor"]) == 1
     assert capsys.readouterr() == ("", "")
+
+
+def test_what_the_library_warns_of_is_one_line(monkeypatch, capsys):
+    def findings():
+        warnings.warn("temperature=0.5 changes nothing;\n leave it out", stacklevel=2)
+        raise cli.typer.Exit(0)
+
+    monkeypatch.setattr("transom.cli.doctor.findings", findings)
+    shown = warnings.showwarning
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main(["doctor"]) == 0
+    assert capsys.readouterr() == ("", "transom: temperature=0.5 changes nothing; leave it out\n")
+    assert warnings.showwarning is shown
 
 
 def test_a_stream_without_our_signs_gets_question_marks_not_an_error():
