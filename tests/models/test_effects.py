@@ -54,6 +54,16 @@ def test_every_row_of_the_table_is_tested():
     assert set(ROWS) == set(NEEDS)
 
 
+def test_every_setting_is_in_the_table_or_works_by_itself():
+    by_itself = {
+        "do_sample", "num_beams", "max_new_tokens", "repetition_penalty", "no_repeat_ngram_size",
+        "num_return_sequences",  # without beams or sampling it is an error
+        "stop_strings",  # without a tokenizer it is an error
+        "pad_token_id",  # whether a row ends early is not known before
+    }  # fmt: skip
+    assert set(GenerationConfig.__struct_fields__) == by_itself | (set(NEEDS) - {"seed"})
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_an_argument_without_effect_is_said(name):
     in_vain, needed, met = ROWS[name]

@@ -107,8 +107,8 @@ def inside(expected: Any, live: Any) -> list[tuple[str, Any, Any]] | None:
         return [(word, getattr(expected, word), getattr(live, word)) for word in words]
     if isinstance(expected, FunctionType) and expected.__code__ is live.__code__:
         words = ("__defaults__", "__kwdefaults__")
-        held = [[cell.cell_contents for cell in one.__closure__ or ()] for one in (expected, live)]
-        return [("its values", *held), *((word, getattr(expected, word), getattr(live, word)) for word in words)]
+        own, other = ([cell.cell_contents for cell in one.__closure__ or ()] for one in (expected, live))
+        return [("its values", own, other), *((word, getattr(expected, word), getattr(live, word)) for word in words)]
     if isinstance(expected, MethodType):
         return [("__func__", expected.__func__, live.__func__), ("__self__", expected.__self__, live.__self__)]
     if isinstance(expected, list | tuple) and len(expected) == len(live):
