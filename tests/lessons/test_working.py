@@ -179,7 +179,8 @@ def test_values_through_a_waist():
 def test_other_similarities_are_the_equations(similarity):
     from transom.equations import similarity as equations
 
-    steps = lesson(f'[attention]\nsimilarity = "{similarity}"\n[parameters]\nall = "identity"\nw = [1, -2, 0.5, 3]\n')
+    own = "w = [1, -2, 0.5, 3]\n" if similarity == "additive" else ""
+    steps = lesson(f'[attention]\nsimilarity = "{similarity}"\n[parameters]\nall = "identity"\n{own}')
     Q = torch.from_numpy(steps["Q"].values)
     w = torch.tensor([1, -2, 0.5, 3], dtype=torch.float64)
     eye = torch.eye(4, dtype=torch.float64)

@@ -76,6 +76,8 @@ def chosen(steps: Steps, claim: Claim) -> Step:
         raise Misfit(f"there is {claim.of} of {len({one.head for one in alike})} heads; give head, counted from 0")
     if claim.layer is None and len({one.layer for one in alike}) > 1:
         raise Misfit(f"there is {claim.of} of {len({one.layer for one in alike})} layers; give layer, counted from 0")
+    if claim.head is not None and step.head is None:
+        raise Misfit(f"{claim.of} belongs to all heads together, but head {claim.head} was asked for; leave head out")
     return step
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from transom.files.strict import nearest
+from transom.lessons.attention_settings import check_size
 from transom.lessons.matrices import alone, beside
 from transom.lessons.setup import Attention, Block, Layer
 from transom.lessons.steps import Matrix
@@ -67,8 +68,8 @@ def identified(table: Table, tokenizer: Any, token: str) -> int:
     return ids[0]
 
 
-def layer(table: Table, attention: Attention, block: Block) -> Layer:
-    """W_Q, W_K, W_V, W_O and their biases of one attention of a model."""
+def layer(table: Table, asked: Table, attention: Attention, block: Block, widths: tuple[int, int]) -> Layer:
+    """W_Q, W_K, W_V, W_O and their biases of one attention of a model, for vectors of these widths from and at."""
     model, _ = loaded(folder(table))
     named = dict(model.named_modules())
     names = [name for name, module in named.items() if hasattr(module, "W_Q") and hasattr(module, "W_O")]
@@ -78,6 +79,23 @@ def layer(table: Table, attention: Attention, block: Block) -> Layer:
     module = named[name]
     if module.kv_heads != module.heads:
         raise table.wrong("layer", f"{name} shares keys between heads, which a lesson cannot; choose another model")
+    if any(getattr(getattr(module, f"W_{letter}"), "weight", np.empty(0)).ndim != 2 for letter in "QKV"):
+        raise table.wrong("layer", f"{name} has narrow heads or a waist, which a lesson cannot take; choose another")
+    if attention.similarity == "additive":
+        raise asked.wrong("similarity", "a model has no w for additive similarity; leave similarity out")
+    found = {key: np.ascontiguousarray(value) for key, value in parameters_of(module).items()}
+    for letter, width in (("Q", widths[0]), ("K", widths[1])):
+        rows = found[f"W_{letter}"].shape[1]
+        if rows != width:
+            raise table.wrong("layer", f"W_{letter} of {name} takes {rows} numbers, but the vectors have {width}")
+    check_size(asked, "heads", module.heads, f"as many as {name} has")
+    check_size(asked, "d_head", module.d_head, f"the width of a head of {name}")
+    check_size(asked, "d_value", found["W_V"].shape[2], f"the width of a value of {name}")
+    return Layer(replace(attention, heads=module.heads, d_head=module.d_head, narrow=False), found, block)
+
+
+def parameters_of(module: Any) -> dict[str, Any]:
+    """The matrices and biases of an attention of Transom's own, a matrix for each head."""
     found: dict[str, Any] = {}
     for letter in "QKV":
         part = getattr(module, f"W_{letter}")
@@ -88,5 +106,4 @@ def layer(table: Table, attention: Attention, block: Block) -> Layer:
     found["W_O"] = module.W_O.weight.detach().double().numpy().T
     if module.W_O.bias is not None:
         found["b_O"] = module.W_O.bias.detach().double().numpy()
-    found = {key: np.ascontiguousarray(value) for key, value in found.items()}
-    return Layer(replace(attention, heads=module.heads, d_head=module.d_head), found, block)
+    return found

@@ -45,6 +45,14 @@ class Claim:
     slip: str = ""
 
 
+@dataclass(frozen=True)
+class MalformedPart:
+    """A claim or a case of a lesson that could not be read or computed, and the complaint with its file and line."""
+
+    path: Path
+    complaint: str
+
+
 @dataclass(frozen=True, eq=False)
 class Trial:
     """An experiment and its settings."""
@@ -78,7 +86,7 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Lesson(Drawable):
-    """A worked example, read from a TOML file."""
+    """A worked example, read from a TOML file; `malformed` is what of it could not be read, if it was read partly."""
 
     name: str
     source: Source
@@ -89,6 +97,13 @@ class Lesson(Drawable):
     claims: tuple[Claim, ...]
     closing: str = ""
     draws: Mapping[str, Any] = field(default_factory=dict)
+    malformed: tuple[MalformedPart, ...] = ()
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What is assumed in a case because the lesson does not say it, by the name of the case."""
+        setups = {name: case.setup for name, case in self.cases.items()}
+        return {name: setup.note for name, setup in setups.items() if setup is not None and setup.note}
 
     def steps(self, case: str = "") -> Steps:
         """What the lesson computes, or a case of it."""

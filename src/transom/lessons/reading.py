@@ -1,5 +1,6 @@
 """A lesson from its TOML file: every key known, every size checked, and each complaint with file and line."""
 
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from transom.files.outside import Limits, decoded, whole
 from transom.lessons.causes import CAUSES
 from transom.lessons.claims import MASKED
 from transom.lessons.experiments import trial_from
-from transom.lessons.lesson import Case, Claim, Lesson
+from transom.lessons.lesson import Case, Claim, Lesson, MalformedPart, Trial
 from transom.lessons.lines import source
-from transom.lessons.measures import MEASURES
+from transom.lessons.measures import BETWEEN, MEASURES
 from transom.lessons.setting_up import SETUP, set_up
-from transom.lessons.setup import MOST_HEADS, MOST_LAYERS, MOST_TOKENS
+from transom.lessons.settings_log import SettingsLog
+from transom.lessons.setup import MOST_HEADS, MOST_LAYERS, MOST_TOKENS, Setup
 from transom.lessons.table import FINEST, LARGEST, Table, decimals, printed, shown
 from transom.names import Misfit
 
@@ -38,21 +40,24 @@ CLAIM += ("value", "above", "below", "slip")
 MOST_CLAIMS, MOST_CASES = 500, 50
 
 
-def read(path: Path | str) -> Lesson:
-    """The lesson in a file."""
+def read(path: Path | str, partly: bool = False) -> Lesson:
+    """The lesson in a file; read partly, its malformed cases and claims are listed instead of raised."""
     path = Path(path)
     content = whole(path, LIMITS, "a lesson is to be read: split it")
-    return parsed(decoded(path, content), str(path))
+    return parsed(decoded(path, content), str(path), partly)
 
 
-def parsed(text: str, name: str) -> Lesson:
+def parsed(text: str, name: str, partly: bool = False) -> Lesson:
     """The lesson in a TOML text; `name` is what an error calls the file, and files beside it are looked for there."""
     text = text.replace("\r\n", "\n")
     try:
         table = decode_toml(text, parse_float=exact)
     except Malformed as error:
         raise Misfit(f"{name} should be TOML, but {error}; mend that place") from error
-    return lesson(Table(table, (), source(name, text)), name)
+    found = lesson(Table(table, (), source(name, text)), name)
+    if found.malformed and not partly:
+        raise Misfit(found.malformed[0].complaint)
+    return found
 
 
 def exact(text: str) -> Decimal:
@@ -65,24 +70,51 @@ def exact(text: str) -> Decimal:
 
 def lesson(table: Table, name: str) -> Lesson:
     table.known(LESSON)
-    cases = {"": main_case(table)}
+    log, malformed = SettingsLog(), list[MalformedPart]()
+    cases: dict[str, Case | None] = {"": main_case(table, log)}
     for one in limited(table, "case", MOST_CASES):
-        case = other_case(one, table)
-        if case.name in cases:
-            raise one.wrong("name", f"there is a case {case.name!r} already; choose another name")
-        cases[case.name] = case
-    claims = tuple(claim(one, cases) for one in limited(table, "claim", MOST_CLAIMS))
+        try:
+            case = other_case(one, table, log)
+            if case.name in cases:
+                raise one.wrong("name", f"there is a case {case.name!r} already; choose another name")
+            cases[case.name] = case
+        except Misfit as error:
+            malformed.append(MalformedPart(one.path, str(error)))
+            cases.setdefault(str(one.own.get("name")), None)
+    malformed += unused_in_cases(table, cases, log, not malformed)
+    claims = []
+    for one in limited(table, "claim", MOST_CLAIMS):
+        try:
+            claims.append(claim(one, cases))
+        except Misfit as error:
+            malformed.append(MalformedPart(one.path, str(error)))
     return Lesson(
         name=Path(name).stem,
         source=table.source,
         title=table.words("title", longest=200),
         about=table.words("about", "").strip(),
         picture=table.choice("picture", "steps", PICTURES),
-        cases=cases,
-        claims=claims,
+        cases={name: case for name, case in cases.items() if case is not None},
+        claims=tuple(claims),
         closing=table.words("closing", "").strip(),
         draws={name: simple(value) for name, value in table.table("draws").settings.items()},
+        malformed=tuple(malformed),
     )
+
+
+def unused_in_cases(
+    table: Table, cases: dict[str, Case | None], log: SettingsLog, every_case_is_read: bool
+) -> list[MalformedPart]:
+    """The cases with a setting that has no effect; one of the lesson itself is raised, if no case could be using it."""
+    found = []
+    for path, complaint in log.complaints().items():
+        if path[0] == "case":
+            name = table.settings["case"][path[1]].get("name")
+            cases[name] = None
+            found.append(MalformedPart(path[:2], str(complaint)))
+        elif every_case_is_read:
+            raise complaint
+    return found
 
 
 def simple(value: Any) -> Any:
@@ -99,20 +131,27 @@ def limited(table: Table, name: str, most: int) -> list[Table]:
     return found
 
 
-def main_case(table: Table) -> Case:
+def main_case(table: Table, log: SettingsLog) -> Case:
     trial = trial_from(table.table("experiment")) if "experiment" in table else None
-    setup = set_up(table) if trial is None or "tokens" in table else None
-    return Case("", "", wanted(table), setup, trial)
+    return Case("", "", wanted(table), setup_beside(table, trial, log), trial)
 
 
-def other_case(table: Table, main: Table) -> Case:
+def setup_beside(table: Table, trial: Trial | None, log: SettingsLog) -> Setup | None:
+    """What is computed beside an experiment: nothing, where no tokens are named."""
+    if trial is None or "tokens" in table:
+        return set_up(table, log)
+    log.record_nothing(table, SETUP)
+    return None
+
+
+def other_case(table: Table, main: Table, log: SettingsLog) -> Case:
     """A case says what differs from the lesson; the rest stays. An experiment is made only where it is named."""
     table.known(CASE)
     if "given" in main.own and "embeddings" in table.own:
         main = Table({key: value for key, value in main.own.items() if key != "given"}, main.path, main.source)
     merged = Table(table.own, table.path, table.source, Table(common(main), main.path, main.source))
     trial = trial_from(merged.table("experiment")) if "experiment" in table.own else None
-    setup = set_up(merged) if trial is None or "tokens" in merged else None
+    setup = setup_beside(merged, trial, log)
     name = table.words("name", longest=100)
     if not name:
         raise table.wrong("name", "a case must have a name, but it is empty")
@@ -134,7 +173,7 @@ def wanted(table: Table) -> tuple[str, ...] | None:
     return tuple(value)
 
 
-def claim(table: Table, cases: dict[str, Case]) -> Claim:
+def claim(table: Table, cases: Mapping[str, Case | None]) -> Claim:
     """One claim, about a case that exists, with one figure."""
     table.known(CLAIM)
     figures = [name for name in ("value", "above", "below") if name in table]
@@ -146,6 +185,9 @@ def claim(table: Table, cases: dict[str, Case]) -> Claim:
             word = table.words(name, longest=100)
             if word not in cases:
                 table.choice(name, "", [one for one in cases if one] or ["(no cases)"])
+            if cases[word] is None:
+                raise table.wrong(name, f"{name} must be one that can be computed, but {word!r} is malformed; mend it")
+    check_comparison(table)
     return Claim(
         of=table.words("of", longest=100),
         path=table.path,
@@ -163,6 +205,17 @@ def claim(table: Table, cases: dict[str, Case]) -> Claim:
         below=figure(table, "below", table.settings["below"]) if "below" in table else None,
         slip=slip(table),
     )
+
+
+def check_comparison(table: Table) -> None:
+    """Complain about something to compare with where nothing is compared."""
+    measure = table.choice("measure", "value", MEASURES)
+    for name in ("other", "against"):
+        if name in table and measure not in BETWEEN:
+            ways = ", ".join(BETWEEN)
+            raise table.wrong(
+                name, f"{name} must belong to a measure that compares, but measure is {measure}; take one of {ways}"
+            )
 
 
 def slip(table: Table) -> str:

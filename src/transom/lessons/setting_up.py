@@ -7,75 +7,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transom.lessons import from_model
+from transom.lessons.attention_settings import ATTENTION, check_size, read_additive, read_attention
 from transom.lessons.blocks import ACTIVATIONS, NORMS
+from transom.lessons.given_form import GIVEN, set_up_given
 from transom.lessons.matrices import matrix, vector
-from transom.lessons.setup import MOST_HEADS, MOST_LAYERS, MOST_TOKENS, WIDEST, Attention, Block, Layer, Setup
+from transom.lessons.settings_log import SettingsLog
+from transom.lessons.setup import MOST_LAYERS, MOST_TOKENS, WIDEST, Attention, Block, Layer, Setup
 from transom.lessons.steps import Matrix
-from transom.lessons.table import Table, shown
+from transom.lessons.table import Table
+
+__all__ = ["ATTENTION", "BLOCK", "GIVEN", "PARAMETERS", "SETUP", "set_up"]
 
 SETUP = ("tokens", "embeddings", "d_model", "positions", "at", "at_embeddings", "given")
 SETUP += ("attention", "parameters", "block", "layer")
-GIVEN = ("Q", "K", "V", "scores")
-ATTENTION = ("heads", "d_head", "d_value", "scale", "temperature", "similarity", "narrow", "mask")
 PARAMETERS = ("all", "model", "layer", "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "V_down", "V_up", "w")
 PARAMETERS += ("W_1", "b_1", "W_2", "b_2", "gain", "bias", "gain_2", "bias_2")
 BLOCK = ("residual", "norm", "norm_first", "activation")
-SIMILARITIES = ("dot", "cosine", "additive")
 
 
-def set_up(table: Table) -> Setup:
-    """What a lesson, or a case of it, computes."""
+def set_up(table: Table, log: SettingsLog) -> Setup:
+    """What a lesson, or a case of it, computes; the log is told which settings have an effect on it."""
     if "tokens" not in table:
         raise table.wrong(None, 'tokens must be given, but they are not; write tokens = ["The", "cat"]')
     tokens = table.labels("tokens", MOST_TOKENS)
     at = table.labels("at", MOST_TOKENS) if "at" in table else None
     setup = Setup(tokens, {}, (), at)
     if "given" in table:
-        return given(table, setup)
+        return set_up_given(table, setup, log)
     start = started(table, setup)
+    log.record_embeddings(table)
     width, source = start["embedding"].shape[1], start.get("at_embedding", start["embedding"]).shape[1]
     layers = []
     for one in layer_tables(table):
         layer = read_layer(one, setup, width, source)
+        log.record_layer(one, layer)
         layers.append(layer)
         width = out_width(one, layer, width)
         source = width if at is None else source
     return replace(setup, start=start, layers=tuple(layers))
-
-
-def given(table: Table, setup: Setup) -> Setup:
-    """Q, K and V, or scores, as they are given."""
-    inner = table.table("given").known(GIVEN)
-    rows, columns = len(setup.tokens), len(setup.looked_at)
-    start = {}
-    if "scores" in inner:
-        if "Q" in inner or "K" in inner:
-            raise inner.wrong("scores", "scores are given, but Q or K too; leave one of the two out")
-        start["scores"] = matrix(inner, "scores", rows, columns)
-    else:
-        for name in ("Q", "K"):
-            if name not in inner:
-                raise inner.wrong(None, f"{name} must be given, but it is not; give Q, K and V, or scores")
-        start["Q"] = matrix(inner, "Q", rows, None)
-        start["K"] = matrix(inner, "K", columns, start["Q"].shape[1])
-    if "V" in inner:
-        start["V"] = matrix(inner, "V", columns, None)
-    d_head = start["Q"].shape[1] if "Q" in start else 1
-    attention = replace(read_attention(table.table("attention"), rows, columns), d_head=d_head)
-    known = {"w"} if attention.similarity == "additive" else set[str]()
-    if attention.heads != 1 or "layer" in table.own or set(table.own.get("parameters", {})) - known:
-        raise table.wrong("given", "what is given is for one head without parameters; leave heads and parameters out")
-    if "scores" in start and attention.scale and "scale" not in table.table("attention"):
-        attention = replace(attention, scale=False)  # scores alone do not say what d_head is
-    parameters = additive(table.table("parameters"), d_head) if known else {}
-    return replace(setup, start=start, layers=(Layer(attention, parameters, Block()),))
-
-
-def additive(table: Table, d_head: int) -> dict[str, Matrix]:
-    """What additive similarity needs beside queries and keys."""
-    if "w" not in table:
-        raise table.wrong(None, f"additive similarity needs w, but it is not given; give w with {d_head} numbers")
-    return {"w": vector(table, "w", d_head)}
 
 
 def started(table: Table, setup: Setup) -> dict[str, Matrix]:
@@ -102,7 +71,10 @@ def embedded(table: Table, name: str, tokens: tuple[str, ...], d_model: int | No
     """Vectors for tokens, from a model where one is named."""
     value = table.settings[name]
     if isinstance(value, dict) and "model" in value:
-        return from_model.embeddings(table, name, tokens)
+        found = from_model.embeddings(table, name, tokens)
+        if d_model is not None:
+            check_size(table, "d_model", found.shape[1], "the width of the model's vectors")
+        return found
     return matrix(table, name, len(tokens), d_model)
 
 
@@ -121,8 +93,7 @@ def layer_tables(table: Table) -> list[Table]:
     layers = table.tables("layer")
     if len(layers) > MOST_LAYERS:
         raise table.wrong("layer", f"a lesson may have {MOST_LAYERS} layers, but {len(layers)} came; take fewer")
-    shared = Table({name: table.settings[name] for name in known if name in table}, table.path, table.source, table)
-    return [replace(one.known(known), below=shared) for one in layers] or [table]
+    return [replace(one.known(known), below=table) for one in layers] or [table]
 
 
 def read_layer(table: Table, setup: Setup, width: int, source: int) -> Layer:
@@ -130,13 +101,13 @@ def read_layer(table: Table, setup: Setup, width: int, source: int) -> Layer:
     parameters = table.table("parameters").known(PARAMETERS)
     block = read_block(table.table("block"))
     if "model" in parameters:
-        return from_model.layer(parameters, attention, block)
+        return from_model.layer(parameters, table.table("attention"), attention, block, (width, source))
     attention, found = projections(parameters, table.table("attention"), attention, width, source)
     joined = attention.heads * found["W_V"].shape[2]
     if "W_O" in parameters:
         found["W_O"] = matrix(parameters, "W_O", joined, None if by_itself(parameters, "W_O") else width)
     if attention.similarity == "additive":
-        found |= additive(parameters, attention.d_head)
+        found |= read_additive(parameters, attention.d_head)
     out = found["W_O"].shape[1] if "W_O" in found else joined
     if "b_O" in parameters:
         found["b_O"] = vector(parameters, "b_O", out)
@@ -165,6 +136,10 @@ def projections(
     d_head = found["W_Q"].shape[2]
     found["W_K"] = per_head(table, "W_K", heads, there, d_head, narrow)
     waist = through_waist(table)
+    if waist and narrow:
+        raise asked.wrong(
+            "narrow", "a waist takes the whole vector, but narrow heads see a slice; leave one of them out"
+        )
     d_value = None
     if "d_value" in asked or not by_itself(table, "V_up" if waist else "W_V"):
         d_value = asked.whole("d_value", d_head, 1, WIDEST)
@@ -228,33 +203,6 @@ def around(table: Table, width: int) -> dict[str, Matrix]:
                 raise table.wrong(name, f"{name} belongs to {of}, which is not given; give both or none")
             found[name] = vector(table, name, found[of].shape[1])
     return found
-
-
-def read_attention(table: Table, rows: int, columns: int) -> Attention:
-    table.known(ATTENTION)
-    return Attention(
-        heads=table.whole("heads", 1, 1, MOST_HEADS),
-        scale=table.flag("scale", True),
-        temperature=table.real("temperature", 1.0, 1e-6, 1e6),
-        similarity=table.choice("similarity", "dot", SIMILARITIES),
-        narrow=table.flag("narrow", False),
-        allowed=masked(table, rows, columns),
-    )
-
-
-def masked(table: Table, rows: int, columns: int) -> NDArray[np.bool_] | None:
-    """Who may look where: all, back only, or as a matrix of 1 and 0 says."""
-    value = table.settings.get("mask", "none")
-    if value == "none":
-        return None
-    if value == "causal":  # the queries are the last positions of the keys
-        return np.arange(rows)[:, None] + columns - rows >= np.arange(columns)
-    if isinstance(value, str):
-        table.choice("mask", "none", ("none", "causal"))
-    found = matrix(table, "mask", rows, columns)
-    if not np.isin(found, (0.0, 1.0)).all():
-        raise table.wrong("mask", f"mask must be 1 where a row may look and 0 elsewhere, but got {shown(value)}")
-    return found == 1.0
 
 
 def read_block(table: Table) -> Block:

@@ -15,6 +15,7 @@ MOST_TOKENS, WIDEST, MOST_HEADS, MOST_LAYERS = 256, 1024, 64, 16
 class Attention:
     """How a layer attends.
 
+    d_head    the width of a query and a key; 0 where nothing says it, as with given scores that are not scaled
     allowed   True where a row may look; None where it may look everywhere
     divisor   "√d_head", or by mistake "d_head" or "√d_model"
     axis      what the softmax goes along; −1 are the keys
@@ -70,6 +71,7 @@ class Setup:
     start      by name: "embedding" (and "at_embedding", "positions"), or given "Q", "K", "V", or given "scores"
     at         the tokens looked at, where they are others than those looked from
     rounding   None, unless by mistake
+    note       what is assumed because the lesson does not say it; "" where it says everything
     """
 
     tokens: tuple[str, ...]
@@ -77,6 +79,7 @@ class Setup:
     layers: tuple[Layer, ...]
     at: tuple[str, ...] | None = None
     rounding: Rounding | None = None
+    note: str = ""
 
     @property
     def looked_at(self) -> tuple[str, ...]:

@@ -36,6 +36,12 @@ class Table:
             return self.below.wrong(name, complaint)
         return Misfit(f"{self.source.at(self.path if name is None else (*self.path, name))}: {complaint}")
 
+    def place_of(self, name: str) -> Path:
+        """The path of a setting where it stands: in this table, or in the one that fills what this one leaves out."""
+        if name in self.own or self.below is None:
+            return (*self.path, name)
+        return self.below.place_of(name)
+
     def known(self, names: Iterable[str]) -> "Table":
         """Complain about a setting that does not exist."""
         listed = list(names)

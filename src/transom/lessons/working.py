@@ -79,7 +79,8 @@ def given_steps(setup: Setup) -> list[Step]:
     head = headed(bench, 0, start.get("Q", blank), start.get("K", blank), start.get("V", nothing))
     scores = None
     if "scores" in start:
-        said = bench.said("scores", "scores, as given", "scores", 0)
+        title = "scores, as given" + (", and taken as they are: scale is not set" if setup.note else "")
+        said = bench.said("scores", title, "scores", 0)
         step = said.step(start["scores"], setup.tokens, setup.looked_at)
         scores = replace(step, how=lambda i, j: Arithmetic("given", "score", (), float(step.values[i, j])))
     elif attention.similarity != "dot":
