@@ -4,9 +4,11 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from transom.lessons.experiments import EXPERIMENTS, tried
 from transom.lessons.lesson import Trial
+from transom.names import Misfit
 
 
 def results(name, **settings):
@@ -54,7 +56,65 @@ def test_what_is_learned_is_the_same_for_both_sentences():
     table = results("what_is_learned")["learned"]
     for row, (difference, parameter, gradient) in zip(table.rows, table.values, strict=True):
         learned = row in {"embeddings", "W_Q", "W_K", "W_V"}
-        assert ((difference == 0.0), bool(parameter), (gradient > 0.0)) == (learned, learned, learned)
+        assert ((difference == 0.0), bool(parameter)) == (learned, learned)
+        assert gradient > 0.0
+
+
+ORDER = ("embeddings", "W_Q", "W_K", "W_V", "Q", "K", "V", "scores", "weights", "context")
+
+
+def forward(parameters, put):
+    """Every tensor by numpy alone; one that is put in takes the place of what is computed."""
+    found = {name: put.get(name, values) for name, values in parameters.items()}
+    x = found["embeddings"][[0, 1, 2]]
+    for letter in "QKV":
+        found[letter] = put.get(letter, x @ found[f"W_{letter}"])
+    found["scores"] = put.get("scores", found["Q"] @ found["K"].T / math.sqrt(3))
+    grown = np.exp(found["scores"])
+    found["weights"] = put.get("weights", grown / grown.sum(axis=1, keepdims=True))
+    return found | {"context": put.get("context", found["weights"] @ found["V"])}
+
+
+def parameters_of(seed):
+    """The parameters that the experiment draws."""
+    draw = torch.Generator().manual_seed(seed)
+    shapes = {"embeddings": (5, 4), "W_Q": (4, 3), "W_K": (4, 3), "W_V": (4, 3)}
+    return {name: torch.randn(shape, generator=draw, dtype=torch.float64).numpy() for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+@pytest.mark.parametrize("name", ORDER)
+def test_the_gradient_of_every_tensor_is_that_of_finite_differences(name, seed):
+    table = results("what_is_learned", seed=seed)["learned"]
+    assert table.rows == ORDER
+    parameters, step = parameters_of(seed), 1e-5
+    values = forward(parameters, {})[name]
+    gradient = np.zeros(values.shape)
+    for place in np.ndindex(gradient.shape):
+        for sign in (1, -1):
+            moved = values.copy()
+            moved[place] += sign * step
+            gradient[place] += sign * (forward(parameters, {name: moved})["context"] ** 2).sum() / (2 * step)
+    found = table.values[table.rows.index(name), 2]
+    assert found == pytest.approx(np.linalg.norm(gradient), rel=1e-6)
+
+
+def test_narrow_heads_that_do_not_divide_are_told():
+    with pytest.raises(Misfit) as caught:
+        results("parameter_counts", d_model=10, heads=3)
+    assert str(caught.value) == ("narrow heads divide d_model=10, but heads=3 does not; try another number of heads")
+
+
+def test_the_gradient_of_the_softmax_and_that_to_the_raw_score_are_apart_by_the_division():
+    found = results("random_keys", tries=2003, seed=3)
+    softmax, raw = found["softmax gradient"].values, found["median gradient"].values
+    assert softmax[0] == pytest.approx(raw[0], rel=1e-12)
+    assert softmax[1] / raw[1] == pytest.approx([2, 4, 8, 16], rel=1e-12)
+    draw = np.random.default_rng(3)
+    query, keys = draw.standard_normal((2003, 4)), draw.standard_normal((2003, 2, 4))
+    scores = torch.from_numpy((keys @ query[:, :, None])[..., 0]).requires_grad_()
+    torch.softmax(scores, dim=1)[:, 0].sum().backward()
+    assert float(np.median(scores.grad[:, 0])) == pytest.approx(softmax[0, 0], rel=1e-12)
 
 
 @pytest.mark.slow

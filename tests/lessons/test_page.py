@@ -97,6 +97,8 @@ def test_every_printed_slip_stands_beside_the_right_figure(which):
 
 FIGURES = {  # lesson, case, step, row, column, digits
     "0.1050": ("why-scaling", "two scores of a note", "gradient", "unscaled", 3, 4),
+    "0.1966": ("why-scaling", "two scores of a note", "gradient", "scaled", 2, 4),
+    "0.2012": ("why-scaling", "", "softmax gradient", "scaled", 2, 4),
     "0.0983": ("why-scaling", "two scores of a note", "gradient", "scaled", 3, 4),
     "0.0005": ("why-scaling", "", "median gradient", "unscaled", 2, 4),
     "0.0251": ("why-scaling", "", "median gradient", "scaled", 2, 4),

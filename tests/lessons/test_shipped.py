@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from transom.lessons import checked, number
+from transom.lessons import checked, number, parsed
 from transom.lessons.playing import pages
 from transom.lessons.reading import PICTURES
 from transom.lessons.shelf import paths, shipped
@@ -113,11 +113,29 @@ def test_the_scaling_experiment_by_plain_floats():
         )
 
 
-def test_the_gradient_is_the_one_of_autograd():
+def test_both_gradients_are_those_of_autograd():
     raw = torch.tensor([6.0, 4.0], dtype=torch.float64, requires_grad=True)
-    torch.softmax(raw / 2, dim=0)[0].backward()
+    taken = raw / 2
+    taken.retain_grad()
+    torch.softmax(taken, dim=0)[0].backward()
     found = shipped("why-scaling").steps("two scores of a note")["gradient"]
+    assert float(taken.grad[0]) == pytest.approx(found.values[1, 2], rel=1e-12)
     assert float(raw.grad[0]) == pytest.approx(found.values[1, 3], rel=1e-12)
+
+
+def test_keys_of_another_width_than_the_queries_are_refused():
+    text = shipped("value-dimension").source.text
+    W_K = "W_K = [[1, 0], [0, 1], [1, 0], [0, 1]]"
+    assert text.count(W_K) == 1
+    with pytest.raises(Misfit) as caught:
+        parsed(text.replace(W_K, "W_K = [[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0]]"), "x.toml")
+    assert re.fullmatch(r"x\.toml, line \d+: W_K must have 2 columns, but it has 3; it is 4 × 3", str(caught.value))
+
+
+@pytest.mark.parametrize("which", NUMBERS)
+def test_what_is_said_to_point_away_has_a_negative_cosine(which):
+    said = shipped(which).source.text
+    assert not re.search(r"points? away|opposite", said) or re.search(r'measure = "cosine"[^[]*value = -', said)
 
 
 def test_the_stack_of_two_finds_what_came_next_and_one_layer_cannot():

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from transom.lessons.attention_settings import check_size, read_additive, read_attention
 from transom.lessons.matrices import matrix
-from transom.lessons.setup import WIDEST, Attention, Block, Layer, Setup
 from transom.lessons.settings_log import SettingsLog
+from transom.lessons.setup import WIDEST, Attention, Block, Layer, Setup
 from transom.lessons.steps import Matrix
 from transom.lessons.table import Table
 

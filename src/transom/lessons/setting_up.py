@@ -137,9 +137,7 @@ def projections(
     found["W_K"] = per_head(table, "W_K", heads, there, d_head, narrow)
     waist = through_waist(table)
     if waist and narrow:
-        raise asked.wrong(
-            "narrow", "a waist takes the whole vector, but narrow heads see a slice; leave one of them out"
-        )
+        raise asked.wrong("narrow", "a waist takes the whole vector, but narrow heads see a slice; leave one out")
     d_value = None
     if "d_value" in asked or not by_itself(table, "V_up" if waist else "W_V"):
         d_value = asked.whole("d_value", d_head, 1, WIDEST)

@@ -6,10 +6,13 @@ import numpy as np
 
 from transom.lessons.experiments.tables import measured
 from transom.lessons.steps import Step
+from transom.names import Misfit
 
 
 def parameter_counts(d_model: int, heads: int, rank: int, tokens: int) -> Iterator[Step]:
     """Numbers in W_V: whole, through a waist, and narrow; beside a count that goes by the length of the text."""
+    if d_model % heads:
+        raise Misfit(f"narrow heads divide d_model={d_model}, but heads={heads} does not; try another number of heads")
     whole = np.empty((d_model, d_model)).size
     waist = np.empty((d_model, rank)).size + np.empty((rank, d_model)).size
     narrow = sum(np.empty((d_model // heads, d_model // heads)).size for _ in range(heads))

@@ -9,7 +9,10 @@ from transom.lessons.steps import Step
 
 
 def what_is_learned(seed: int) -> Iterator[Step]:
-    """Two sentences through one attention: what differs between them, and what a loss on the first tells to change."""
+    """Two sentences through one attention: what differs between them, and the gradient of a loss on the first.
+
+    The gradient reaches every tensor on its way back, computed ones too; an optimizer changes only the parameters.
+    """
     import torch
 
     draw = torch.Generator().manual_seed(seed)
@@ -19,12 +22,11 @@ def what_is_learned(seed: int) -> Iterator[Step]:
         for name, shape in shapes.items()
     }
     first, second = (computed(parameters, words) for words in ([0, 1, 2], [0, 3, 4]))
-    first["context"].square().sum().backward()
+    gradients = torch.autograd.grad(first["context"].square().sum(), list(first.values()))
     rows = {}
-    for name, tensor in first.items():
-        told = tensor.grad if tensor.is_leaf else None
-        gradient = 0.0 if told is None else float(told.norm())
-        rows[name] = (float((tensor - second[name]).detach().abs().max()), float(tensor.is_leaf), gradient)
+    for (name, tensor), gradient in zip(first.items(), gradients, strict=True):
+        difference = float((tensor - second[name]).detach().abs().max())
+        rows[name] = (difference, float(name in parameters), float(gradient.norm()))
     columns = ("difference between the sentences", "is a parameter", "gradient")
     yield measured("learned", "what is learned, and what is computed", columns, rows)
 
@@ -34,10 +36,11 @@ def computed(parameters: dict[str, Any], words: list[int]) -> dict[str, Any]:
     from transom.equations import attention
 
     x = parameters["embeddings"][words]
-    Q, K, V = (x @ parameters[f"W_{letter}"] for letter in "QKV")
-    scores = attention.scaled(attention.scores(Q, K), Q.shape[-1])
+    projected = {letter: x @ parameters[f"W_{letter}"] for letter in "QKV"}
+    scores = attention.scaled(attention.scores(projected["Q"], projected["K"]), projected["Q"].shape[-1])
     weights = attention.softmax(scores)
-    return {**parameters, "scores": scores, "weights": weights, "context": attention.context(weights, V)}
+    context = attention.context(weights, projected["V"])
+    return {**parameters, **projected, "scores": scores, "weights": weights, "context": context}
 
 
 def look_ahead(updates: int, seed: int) -> Iterator[Step]:

@@ -21,20 +21,27 @@ def score_gradient(first: float, second: float, d_head: int) -> Iterator[Step]:
 
 
 def random_keys(tries: int, seed: int) -> Iterator[Step]:
-    """A random query with two random keys, many times, for wider and wider vectors: what the raw score is told."""
+    """A random query with two random keys, many times, for wider and wider vectors: how a weight answers to a score.
+
+    The gradient of the softmax is to the score that it takes; that to the raw score is the same through the division.
+    """
     draw = np.random.default_rng(seed)
     spread: dict[str, list[float]] = {"unscaled": [], "scaled": []}
+    softmax: dict[str, list[float]] = {"unscaled": [], "scaled": []}
     median: dict[str, list[float]] = {"unscaled": [], "scaled": []}
     vanished: dict[str, list[float]] = {"unscaled": [], "scaled": []}
     for width in WIDTHS:
         scores = drawn(draw, tries, width)
         for word, divisor in (("unscaled", 1.0), ("scaled", np.sqrt(width))):
-            gradient = answering(scores / divisor) / divisor
+            gradient = answering(scores / divisor)
+            softmax[word].append(float(np.median(gradient)))
+            gradient = gradient / divisor
             spread[word].append(float((scores / divisor).std()))
             median[word].append(float(np.median(gradient)))
             vanished[word].append(float((gradient < 1e-3).mean()))
     widths = [f"d_head {width}" for width in WIDTHS]
     yield measured("spread", "standard deviation of a score", widths, spread)
+    yield measured("softmax gradient", "median gradient of the softmax, to the score it takes", widths, softmax)
     yield measured("median gradient", "median gradient to a raw score, two keys", widths, median)
     yield measured("vanished", "share of tries whose gradient is below 0.001", widths, vanished)
 
