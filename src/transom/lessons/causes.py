@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from transom.lessons.arithmetic import number
 from transom.lessons.claims import Quantity, agree, digits, flat, measured, shape
 from transom.lessons.lesson import Claim, Lesson
 from transom.lessons.setup import Layer, Rounding, Setup
-from transom.lessons.steps import Matrix, Steps
+from transom.lessons.steps import Steps
+from transom.lessons.value_cause import value_vector
 from transom.lessons.working import computed
 from transom.names import Misfit
 
@@ -31,6 +31,13 @@ class Wrong:
     @property
     def decimals(self) -> int:
         return max(digits(self.claim.value), default=0)
+
+    @property
+    def digits_that_tell(self) -> int:
+        """The digits of all wrong figures together, without leading zeros: a single one fits too much by chance."""
+        right = agree(self.claim, self.right).ravel()
+        wrong = [one for one, fine in zip(flat(self.claim.value), right, strict=True) if not fine]
+        return sum(len(one.as_tuple().digits) for one in wrong)
 
     def comes_out(self, setup: Setup) -> bool:
         """Whether the claim is right of this setup, where something was done wrong on purpose."""
@@ -74,13 +81,16 @@ def unscaled(wrong: Wrong) -> Iterator[str]:
     if any(layer.attention.scale for layer in wrong.setup.layers):
         if wrong.comes_out(attending(wrong.setup, scale=False)):
             yield "the scores were not divided by √d_head"
-    elif wrong.comes_out(attending(wrong.setup, scale=True)):
+    elif all(layer.attention.d_head for layer in wrong.setup.layers) and wrong.comes_out(
+        attending(wrong.setup, scale=True)
+    ):
         yield "the scores were divided by √d_head, which this lesson does not do"
 
 
 def wrong_divisor(wrong: Wrong) -> Iterator[str]:
     assert wrong.setup is not None
-    for divisor in ("d_head", "√d_model"):
+    known = "embedding" in wrong.setup.start  # what is given has no d_model
+    for divisor in ("d_head", "√d_model") if known else ("d_head",):
         if wrong.comes_out(attending(wrong.setup, divisor=divisor)):
             yield f"the scores were divided by {divisor} instead of √d_head"
 
@@ -155,7 +165,8 @@ def without(word: str) -> Callable[[Layer], Layer]:
 def rounded_early(wrong: Wrong) -> Iterator[str]:
     """Each step rounded, or cut, before the next."""
     assert wrong.setup is not None
-    for places in range(wrong.decimals + 1, -1, -1):
+    # Whoever prints four decimals may have worked with three or five, but not with none.
+    for places in range(wrong.decimals + 1, max(-1, wrong.decimals - 2), -1):
         for cut, word in ((False, "rounded"), (True, "cut")):
             if wrong.comes_out(replace(wrong.setup, rounding=Rounding(places, cut))):
                 yield f"each step was {word} to {places} decimal{'s' * (places != 1)} before the next"
@@ -201,59 +212,6 @@ def swapped(wrong: Wrong) -> Iterator[str]:
         yield "a column was taken for a row"
 
 
-def value_vector(wrong: Wrong) -> Iterator[str]:
-    """A value as simple as the others that would explain a weighted sum, with weights exact, rounded or cut."""
-    claim = wrong.claim
-    if claim.of != "sum" or claim.measure != "value" or claim.column is not None:
-        return
-    steps = wrong.lesson.steps(claim.case)
-    if "V" not in steps:
-        return
-    head = (claim.head or 0, claim.layer or 0)
-    weights, V = steps["weights", *head], steps["V", *head].values
-    matrix = np.array([float(one) for one in flat(claim.value)]).reshape(-1, V.shape[1])
-    row = first_wrong_row(wrong) if claim.row is None else weights.place(claim.row, "row", weights.rows)
-    target = matrix[0 if claim.row is not None else row]
-    found = [one for key in range(len(V)) for one in explained(wrong, weights.values[row], V, key, target)]
-    if found:
-        yield " or ".join(f"the value of {weights.columns[key]} was taken as {text}" for key, text in found)
-
-
-def first_wrong_row(wrong: Wrong) -> int:
-    return int(np.flatnonzero(~agree(wrong.claim, wrong.right).all(axis=-1))[0])
-
-
-def explained(wrong: Wrong, weights: Matrix, V: Matrix, key: int, target: Matrix) -> Iterator[tuple[int, str]]:
-    """The value of one key that would explain the target, if it has no more decimals than the values have."""
-    if weights[key] < 1e-9 or not np.isfinite(target).all():
-        return
-    others = np.delete(weights, key) @ np.delete(V, key, axis=0)
-    needed = (target - others) / weights[key]
-    places = simplicity(V)
-    if places > wrong.decimals - 2:  # with so little to match, some vector always fits
-        return
-    misread = V.copy()
-    misread[key] = np.round(needed, places)
-    for how, used in rounded_ways(weights, wrong.decimals):
-        unit = 0.5 * 10.0**-wrong.decimals * (1 + 1e-9)
-        if (np.abs(used @ misread - target) <= unit).all() and not np.array_equal(misread[key], V[key]):
-            numbers = " ".join(number(float(one)) for one in misread[key])
-            was = " ".join(number(float(one)) for one in V[key])
-            yield key, f"[{numbers}] instead of [{was}]{how}"
-            return
-
-
-def simplicity(V: Matrix) -> int:
-    """How many decimals the values have, up to 9."""
-    return next((places for places in range(9) if np.allclose(V, np.round(V, places), rtol=0, atol=1e-12)), 9)
-
-
-def rounded_ways(weights: Matrix, places: int) -> Iterator[tuple[str, Matrix]]:
-    yield "", weights
-    yield f", with weights rounded to {places} decimals", np.round(weights, places)
-    yield f", with weights cut to {places} decimals", Rounding(places, cut=True)(weights)
-
-
 CAUSES: dict[str, Cause] = {
     "cut off": cut_off,
     "not one": not_one,
@@ -269,6 +227,7 @@ CAUSES: dict[str, Cause] = {
     "value vector": value_vector,
     "rounded early": rounded_early,
 }
+LEAST_DIGITS = 2  # of the wrong figures of a claim, so that a mistake can be told from chance
 WITHOUT_SETUP = {"cut off", "not one", "other step", "swapped"}  # causes that need nothing to be computed anew
 
 
@@ -280,6 +239,8 @@ def causes(lesson: Lesson, claim: Claim, right: Quantity, most: int = 3) -> dict
     found: dict[str, str] = {}
     for name, cause in CAUSES.items():
         if wrong.setup is None and name not in WITHOUT_SETUP:
+            continue
+        if name != "not one" and wrong.digits_that_tell < LEAST_DIGITS:
             continue
         with np.errstate(all="ignore"):
             words = list(islice(cause(wrong), 2))
