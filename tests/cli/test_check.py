@@ -35,7 +35,10 @@ def test_each_claim_is_told_with_its_line(slip, capsys):
     assert main(["check", str(slip)]) == 1
     assert capsys.readouterr().out == (
         f"{slip}:9: right: weights of The\n"
-        f"{slip}:13: wrong: sum of The: column 1: printed 1.2669, right 0.8446\n"
+        f"{slip}:13: wrong: sum of The: 4 of 4 entries: column 1: printed 1.2669, right 0.8446\n"
+        "    column 2: printed 0.9999, right 0.5777\n"
+        "    column 3: printed 1.2669, right 0.8446\n"
+        "    and 1 more\n"
         "    likely: the value of The was taken as [2 1 2 1] instead of [1 0 1 0], with weights cut to 4 decimals"
         " or the value of sat was taken as [2 2 2 2] instead of [1 1 1 1], with weights cut to 4 decimals\n"
         f"{slip}: 2 claims: 1 right, 1 wrong\n"
@@ -110,6 +113,179 @@ def test_a_slip_on_purpose_is_no_finding_and_a_false_one_is(slip, capsys):
 def test_many_files_and_all_that_come_along(capsys):
     assert main(["check", *map(str, paths()[:5])]) == 0
     assert capsys.readouterr().out.count(" claims: ") == 5
+
+
+def test_a_malformed_file_hides_no_other(slip, tmp_path, capsys):
+    broken, fine = tmp_path / "broken.toml", tmp_path / "fine.toml"
+    broken.write_text("title = ")
+    fine.write_text(new_text("fine.toml"))
+    missing = tmp_path / "missing.toml"
+    files = [str(one) for one in (broken, slip, missing, tmp_path, fine)]
+    assert main(["check", *files]) == 2
+    out, err = capsys.readouterr()
+    assert f"{slip}: 2 claims: 1 right, 1 wrong\n" in out
+    assert f"{fine}: 3 claims: 3 right\n" in out
+    assert err == (
+        f"transom: {broken} should be TOML, but Invalid value (at end of document); mend that place\n"
+        f"transom: {missing} should be a file, but it cannot be opened: No such file or directory; check the path\n"
+        f"transom: {tmp_path} should be a plain file, but it is a folder; name the file\n"
+    )
+    assert main(["check", *files, "--json"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert [one["file"] for one in found] == files
+    assert [(one["title"], one["right"], len(one["claims"])) for one in found] == [
+        (None, False, 0),
+        ("A slip", False, 2),
+        (None, False, 0),
+        (None, False, 0),
+        ("Fine", True, 3),
+    ]
+    assert found[0]["error"] == f"{broken} should be TOML, but Invalid value (at end of document); mend that place"
+    assert [one["error"] for one in found if one["title"]] == [None, None]
+    assert main(["check", str(slip), str(fine)]) == 1
+
+
+MALFORMED = (
+    SLIP
+    + """[[case]]
+name = "ragged"
+embeddings = [[1, 0, 1, 0], [0, 1], [1, 1, 1, 1]]
+[[case]]
+name = "from a file"
+embeddings = { csv = "numbers.csv" }
+[[claim]]
+of = "wieghts"
+value = 1
+[[claim]]
+of = "weights"
+row = "cat"
+value = [0.2, 0.4]
+[[claim]]
+of = "weights"
+[[claim]]
+of = "weights"
+case = "ragged"
+row = "cat"
+value = [0.2, 0.4, 0.4]
+[[claim]]
+of = "weights"
+row = "sat"
+value = [0.2119, 0.2119, 0.5761]
+"""
+)
+
+
+def test_a_malformed_claim_or_case_hides_no_other(slip, capsys):
+    slip.write_text(MALFORMED)
+    (slip.parent / "numbers.csv").write_text("1,0,1,0\n0,x,0,1\n")
+    assert main(["check", str(slip)]) == 2
+    out = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("    ")]
+    assert out == [
+        f"{slip}:9: right: weights of The",
+        f"{slip}:13: wrong: sum of The: 4 of 4 entries: column 1: printed 1.2669, right 0.8446",
+        f"{slip}:16: malformed: embeddings has 4 numbers in row 1, but 2 in row 2",
+        f"{slip}:17: malformed: {slip.parent}/numbers.csv, line 2: a cell must be a finite number up to 1e+12, but it"
+        " is 'x'",
+        f"{slip}:20: malformed: there is no step 'wieghts'; did you mean 'weights'?",
+        f"{slip}:26: malformed: value must be 3 numbers, but it is 2 numbers; claim all of it, or a part",
+        f"{slip}:27: malformed: a claim has value, or above, or below, but none of them came; give one",
+        f"{slip}:31: malformed: case must be one that can be computed, but 'ragged' is malformed; mend it",
+        f"{slip}:37: right: weights of sat",
+        f"{slip}: 7 claims: 2 right, 1 wrong, 4 malformed; 2 malformed cases",
+    ]
+    assert main(["check", str(slip), "--json"]) == 2
+    (found,) = json.loads(capsys.readouterr().out)
+    assert [one["verdict"] for one in found["claims"]] == ["right", "wrong", *["malformed"] * 4, "right"]
+    assert len({frozenset(one) for one in found["claims"]}) == 1
+    assert found["claims"][2]["complaint"] == "there is no step 'wieghts'; did you mean 'weights'?"
+    assert found["claims"][2]["where"] == f"{slip}, line 20"
+    assert found["malformed_cases"][0] == {
+        "where": f"{slip}, line 16",
+        "complaint": "embeddings has 4 numbers in row 1, but 2 in row 2",
+    }
+
+
+@pytest.mark.parametrize("option", ["--fix", "--in-place"])
+def test_a_file_with_malformed_parts_is_never_corrected(slip, option, capsys):
+    slip.write_text(MALFORMED)
+    before = sorted(slip.parent.iterdir())
+    assert main(["check", str(slip), option]) == 2
+    assert sorted(slip.parent.iterdir()) == before
+    assert slip.read_text() == MALFORMED
+    assert capsys.readouterr().err == (
+        f"transom: {slip} should be corrected, but parts of it are malformed; mend those first\n"
+    )
+
+
+def test_a_corrected_copy_that_is_in_the_way_hides_no_other(slip, tmp_path, capsys):
+    other = tmp_path / "other.toml"
+    other.write_text(SLIP)
+    slip.with_suffix(".fixed.toml").write_text("mine")
+    assert main(["check", str(slip), str(other), "--fix"]) == 2
+    assert slip.with_suffix(".fixed.toml").read_text() == "mine"
+    assert other.with_suffix(".fixed.toml").exists()
+    assert capsys.readouterr().out.count("2 claims: 1 right, 1 wrong") == 2
+
+
+def test_wrong_entries_are_counted_and_the_furthest_off_is_shown(tmp_path, capsys):
+    path = tmp_path / "many.toml"
+    path.write_text(
+        SLIP[: SLIP.index("[[claim]]")]
+        + '[[claim]]\nof = "embedding"\nvalue = [\n  [1, 0, 1, 0],\n  [2, 2, 2, 2],\n  [3, 3, 9, 3],\n]\n'
+    )
+    assert main(["check", str(path)]) == 1
+    assert capsys.readouterr().out == (
+        f"{path}:8: wrong: embedding: 8 of 12 entries: row cat, column 1: printed 2, right 0\n"
+        "    row cat, column 2: printed 2, right 1\n"
+        "    furthest off: row sat, column 3: printed 9, right 1\n"
+        "    and 5 more\n"
+        f"{path}: 1 claim: 1 wrong\n"
+    )
+    assert main(["check", str(path), "--json"]) == 1
+    (claim,) = json.loads(capsys.readouterr().out)[0]["claims"]
+    assert (claim["entries"], len(claim["wrong"])) == (12, 8)
+    assert claim["wrong"][6] == {"place": "row sat, column 3", "claimed": "9", "right": "1"}
+
+
+SCORES = """title = "Scores"
+tokens = ["q"]
+at = ["x", "y"]
+[given]
+scores = [[112, 56]]
+[attention]
+scale = true
+d_head = 64
+[[claim]]
+of = "scaled"
+value = [[14, 8]]
+"""
+
+
+def test_what_is_corrected_rests_on_every_setting(tmp_path, capsys):
+    path = tmp_path / "scores.toml"
+    path.write_text(SCORES)
+    assert main(["check", str(path), "--fix"]) == 1
+    assert path.with_suffix(".fixed.toml").read_text() == SCORES.replace("[[14, 8]]", "[[14, 7]]")
+    for ignored in ("scale = true\n", "d_head = 64\n"):
+        other = tmp_path / "other.toml"
+        other.write_text(SCORES.replace(ignored, ""))
+        capsys.readouterr()
+        assert main(["check", str(other), "--fix"]) == 2
+        assert not other.with_suffix(".fixed.toml").exists()
+        assert capsys.readouterr().err.startswith(f"transom: {other}, line 7: ")
+
+
+def test_what_is_assumed_is_told(tmp_path, capsys):
+    path = tmp_path / "scores.toml"
+    path.write_text(SCORES.replace("[attention]\nscale = true\nd_head = 64\n", "").replace("scaled", "scores"))
+    note = (
+        "scale is not set, so the given scores go into the softmax as they are; write scale = false if they should, or"
+        " scale = true and d_head if they are to be divided by √d_head"
+    )
+    assert main(["check", str(path)]) == 1
+    assert capsys.readouterr().err == f"{path}: {note}\n"
+    assert main(["check", str(path), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)[0]["notes"] == [note]
 
 
 @pytest.mark.parametrize(

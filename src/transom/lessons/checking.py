@@ -1,15 +1,19 @@
-"""Every claim of a lesson, right or wrong: the first wrong entry, the right value, and the likely cause."""
+"""Every claim of a lesson, right or wrong: the wrong entries, the right values, and the likely cause."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from transom.lessons.arithmetic import number
 from transom.lessons.causes import causes
 from transom.lessons.claims import Quantity, agree, check_shape, digits, flat, quantity
-from transom.lessons.lesson import Claim, Lesson
+from transom.lessons.lesson import Claim, Lesson, MalformedPart
+from transom.lessons.lines import Path as LinePath
+from transom.names import Misfit
 
+WrongEntry = tuple[str, str, str]  # where a number stands, what is claimed of it, and what is right
 Verdict = Literal["right", "wrong", "slip", "no slip"]
 
 
@@ -20,14 +24,23 @@ class Finding:
     verdict   "right"; "wrong"; "slip" for a figure shown as wrong, and it is; "no slip" where it is not, or not so
     first     place, claimed and right text of the first wrong entry
     causes    what may have gone wrong, by name, in words
+    wrong     place, claimed and right text of every wrong entry, in the order of the file
+    worst     which of them is furthest off
     """
 
     claim: Claim
     where: str
     verdict: Verdict
     found: Quantity
-    first: tuple[str, str, str] | None
+    first: WrongEntry | None
     causes: dict[str, str]
+    wrong: tuple[WrongEntry, ...] = ()
+    worst: int = 0
+
+    def few_wrong(self, most: int = 3) -> list[WrongEntry]:
+        """The first wrong entries, and the one that is furthest off, if it is not among them."""
+        few = list(self.wrong[:most])
+        return few if self.worst < most else [*few[: most - 1], self.wrong[self.worst]]
 
     @property
     def fine(self) -> bool:
@@ -46,6 +59,9 @@ class Finding:
             "right": right,
             "causes": self.causes,
             "computed": nested(self.found.values),
+            "entries": self.found.values.size,
+            "wrong": [dict(zip(("place", "claimed", "right"), entry, strict=True)) for entry in self.wrong],
+            "complaint": None,
         }
 
 
@@ -57,8 +73,19 @@ def nested(values: Any) -> Any:
 
 
 def checked(lesson: Lesson) -> list[Finding]:
-    """Every claim of a lesson, computed."""
+    """Every claim of a lesson, computed; a claim that cannot be is raised."""
     return [finding(lesson, claim) for claim in lesson.claims]
+
+
+def check_each(lesson: Lesson) -> list[Finding | MalformedPart]:
+    """Every claim of a lesson by itself, in the order of the file, and what of it is malformed beside the others."""
+    found: list[tuple[LinePath, Finding | MalformedPart]] = [(part.path, part) for part in lesson.malformed]
+    for claim in lesson.claims:
+        try:
+            found.append((claim.path, finding(lesson, claim)))
+        except Misfit as error:
+            found.append((claim.path, MalformedPart.from_error(lesson.source, claim.path, error)))
+    return [one for _, one in sorted(found, key=lambda pair: lesson.source.start_of(pair[0]))]
 
 
 def finding(lesson: Lesson, claim: Claim) -> Finding:
@@ -74,24 +101,35 @@ def finding(lesson: Lesson, claim: Claim) -> Finding:
     if claim.slip:
         verdict = "slip" if claim.slip in ("unknown", *fitting) else "no slip"
         fitting = {claim.slip: fitting[claim.slip]} if claim.slip in fitting else fitting
-    return Finding(claim, where, verdict, found, first_wrong(claim, found, right), fitting)
+    wrong = tuple(entry(claim, found, tuple(int(index) for index in place)) for place in np.argwhere(~right))
+    return Finding(claim, where, verdict, found, wrong[0], fitting, wrong, furthest_off(claim, found, right))
 
 
 FIGURES = ("value", "above", "below")
 
 
-def first_wrong(claim: Claim, found: Quantity, right: Any) -> tuple[str, str, str]:
-    """Where the first wrong number stands, what is claimed of it, and what is right."""
-    place = tuple(int(index) for index in np.argwhere(~right)[0])
+def entry(claim: Claim, found: Quantity, place: tuple[int, ...]) -> WrongEntry:
+    """Where a wrong number stands, what is claimed of it, and what is right."""
     value = float(found.values[place])
     if claim.value is None:
         bounds = [
             f"{word} {bound}" for word, bound in (("above", claim.above), ("below", claim.below)) if bound is not None
         ]
         return found.named(place), " and ".join(bounds), number(value, 6)
-    flat_place = int(np.ravel_multi_index(place, right.shape)) if place else 0
+    flat_place = int(np.ravel_multi_index(place, found.values.shape)) if place else 0
     claimed = str(flat(claim.value)[flat_place])
     return found.named(place), said(claimed), fixed(value, digits(claim.value)[flat_place])
+
+
+def furthest_off(claim: Claim, found: Quantity, right: NDArray[np.bool_]) -> int:
+    """Which of the wrong entries differs most from what is right; one that is masked, or should be, counts as most."""
+    if claim.value is None:
+        bounds = [float(bound) for bound in (claim.above, claim.below) if bound is not None]
+        gaps = np.min([np.abs(found.values - bound) for bound in bounds], axis=0)
+    else:
+        claimed = np.array([float(one) for one in flat(claim.value)]).reshape(found.values.shape)
+        gaps = np.abs(np.where(right, 0.0, claimed) - np.where(right, 0.0, found.values))
+    return int(np.argmax(gaps[~right]))
 
 
 def said(claimed: str) -> str:

@@ -1,5 +1,6 @@
 """A lesson: what is computed, what is said of it, and the claims that must hold."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -47,10 +48,31 @@ class Claim:
 
 @dataclass(frozen=True)
 class MalformedPart:
-    """A claim or a case of a lesson that could not be read or computed, and the complaint with its file and line."""
+    """A claim or a case of a lesson that could not be read or computed.
+
+    where       file and line of what is wrong
+    complaint   what is wrong with it, without the line
+    message     the error as it was raised
+    """
 
     path: Path
+    where: str
     complaint: str
+    message: str
+
+    @classmethod
+    def from_error(cls, source: Source, path: Path, error: Misfit) -> "MalformedPart":
+        """The part at a path with the error about it; an error about another file, as a CSV file, stays whole."""
+        message = str(error)
+        found = re.fullmatch(rf"({re.escape(source.name)}, line \d+): (.*)", message, re.DOTALL)
+        where, complaint = found.groups() if found else (source.at(path), message)
+        return cls(path, where, complaint, message)
+
+    def plain(self) -> dict[str, Any]:
+        """The part as plain data, for JSON, with the keys of a claim that was judged."""
+        empty = dict.fromkeys(("of", "says", "place", "claimed", "right", "computed", "entries"))
+        judged = {"verdict": "malformed", "causes": {}, "wrong": [], "complaint": self.complaint}
+        return {"where": self.where, **empty, **judged}
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,6 +108,11 @@ class Source:
         line = 1 if statement is None else self.text.count("\n", 0, statement.start) + 1
         return f"{self.name}, line {line}"
 
+    def start_of(self, path: Path) -> int:
+        """Where in the text a setting begins."""
+        statement = self.statement(path)
+        return 0 if statement is None else statement.start
+
     def statement(self, path: Path) -> Statement | None:
         while path not in self.places and path:
             path = path[:-1]

@@ -56,7 +56,7 @@ def parsed(text: str, name: str, partly: bool = False) -> Lesson:
         raise Misfit(f"{name} should be TOML, but {error}; mend that place") from error
     found = lesson(Table(table, (), source(name, text)), name)
     if found.malformed and not partly:
-        raise Misfit(found.malformed[0].complaint)
+        raise Misfit(found.malformed[0].message)
     return found
 
 
@@ -79,7 +79,7 @@ def lesson(table: Table, name: str) -> Lesson:
                 raise one.wrong("name", f"there is a case {case.name!r} already; choose another name")
             cases[case.name] = case
         except Misfit as error:
-            malformed.append(MalformedPart(one.path, str(error)))
+            malformed.append(MalformedPart.from_error(table.source, one.path, error))
             cases.setdefault(str(one.own.get("name")), None)
     malformed += unused_in_cases(table, cases, log, not malformed)
     claims = []
@@ -87,7 +87,7 @@ def lesson(table: Table, name: str) -> Lesson:
         try:
             claims.append(claim(one, cases))
         except Misfit as error:
-            malformed.append(MalformedPart(one.path, str(error)))
+            malformed.append(MalformedPart.from_error(table.source, one.path, error))
     return Lesson(
         name=Path(name).stem,
         source=table.source,
@@ -111,7 +111,7 @@ def unused_in_cases(
         if path[0] == "case":
             name = table.settings["case"][path[1]].get("name")
             cases[name] = None
-            found.append(MalformedPart(path[:2], str(complaint)))
+            found.append(MalformedPart.from_error(table.source, path[:2], complaint))
         elif every_case_is_read:
             raise complaint
     return found
