@@ -133,7 +133,9 @@ def mask_turned(wrong: Wrong) -> Iterator[str]:
         mask = layer.attention.allowed
         return layer if mask is None else replace(layer, attention=replace(layer.attention, allowed=mask.T))
 
-    if len(wrong.setup.tokens) == len(wrong.setup.looked_at) and wrong.comes_out(each_layer(wrong.setup, turn)):
+    masked = any(layer.attention.allowed is not None for layer in wrong.setup.layers)
+    square = len(wrong.setup.tokens) == len(wrong.setup.looked_at)
+    if masked and square and wrong.comes_out(each_layer(wrong.setup, turn)):
         yield "the mask was turned the wrong way round"
 
 
@@ -146,7 +148,10 @@ def left_out(wrong: Wrong) -> Iterator[str]:
             each_layer(setup, without(word))
         ):
             yield f"the bias {word} was left out"
-    for word, changes in (("residual", {"residual": False}), ("norm", {"norm": "none"})):
+    for word, none in (("residual", False), ("norm", "none")):
+        if all(getattr(layer.block, word) == none for layer in setup.layers):
+            continue
+        changes = {word: none}
         changed = each_layer(setup, lambda one, changes=changes: replace(one, block=replace(one.block, **changes)))
         if wrong.comes_out(changed):
             yield f"the {word} was left out"
@@ -154,7 +159,8 @@ def left_out(wrong: Wrong) -> Iterator[str]:
         start = {name: values for name, values in setup.start.items() if name != "positions"}
         if wrong.comes_out(replace(setup, start=start)):
             yield "the positions were left out"
-    if wrong.comes_out(attending(setup, temperature=1.0)):
+    warm = any(layer.attention.temperature != 1.0 for layer in setup.layers)
+    if warm and wrong.comes_out(attending(setup, temperature=1.0)):
         yield "the temperature was left out"
 
 
