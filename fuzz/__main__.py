@@ -24,6 +24,7 @@ TARGETS: dict[str, str] = {
     "hugging_face": "a Hugging Face folder, as far as the commands use it",
     "checkpoint": "checkpoints of a training run, damaged or forged, believed and gone on from",
     "requests": "requests to the local page: routes, fields, tokens, and bytes that are nearly HTTP",
+    "lesson_settings": "lessons with settings put in, taken out and swapped, judged and corrected",
 }
 
 
