@@ -25,6 +25,8 @@ TARGETS: dict[str, str] = {
     "checkpoint": "checkpoints of a training run, damaged or forged, believed and gone on from",
     "requests": "requests to the local page: routes, fields, tokens, and bytes that are nearly HTTP",
     "lesson_settings": "lessons with settings put in, taken out and swapped, judged and corrected",
+    "attend": "attention against float64: dtypes, engines, sizes, strides, masks, biases, and what hides behind them",
+    "sight": "weights, scores, statistics, strongest keys, maps and receipts against float64",
 }
 
 

@@ -1,5 +1,6 @@
 """The axis words of Transom, how a shape is spelled in an error, and what can be drawn."""
 
+import operator
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, ClassVar
@@ -40,6 +41,18 @@ def spelled(shape: object, axes: str) -> str:
     if len(words) != len(sizes):
         return f"({', '.join(str(size) for size in sizes)})"
     return f"({', '.join(f'{word}={size}' for word, size in zip(words, sizes, strict=True))})"
+
+
+def whole_number(value: object) -> int | None:
+    """A whole number of Python, numpy or torch as an int; None for anything else, True and False included."""
+    if type(value) is int:
+        return value
+    if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
+        return None
+    try:
+        return operator.index(value)  # pyright: ignore[reportArgumentType]
+    except TypeError:
+        return None
 
 
 class Drawable:

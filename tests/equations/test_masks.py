@@ -1,5 +1,7 @@
 """Masks say the same by block as they do whole, and their spans leave out only what nobody may see."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -115,7 +117,34 @@ def test_masks_combine_only_with_masks():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: sliding_window(0), "sliding_window needs a width of 1 or more, but got 0; 1 sees only itself"),
+        *(
+            (
+                lambda width=width: sliding_window(width),
+                f"the width of sliding_window must be a whole number from 1 to 1099511627776, but got {width!r};"
+                " no key is farther away, so leave the mask out to see all of them",
+            )
+            for width in (0, -3, 2**40 + 1, 2**63, math.nan, math.inf, 1.5, 3.0, True, "3", None, torch.tensor(True))
+        ),
+        *(
+            (
+                lambda start=start: Causal(start),
+                "the start of a causal mask must be a whole number from -1099511627776 to 1099511627776, but got"
+                f" {start!r}; no key is farther away, so leave the mask out to see all of them",
+            )
+            for start in (2**40 + 1, -(2**63), 0.5, False)
+        ),
+        (
+            lambda: padding([True, False]),
+            "padding(real) takes a bool tensor, True for real tokens, but got list; use torch.tensor",
+        ),
+        (
+            lambda: same_document([0, 0, 1]),
+            "same_document(ids) takes a tensor of (keys) or (batch, keys), but got list; use torch.tensor",
+        ),
+        (
+            lambda: same_document(torch.tensor([0.0, math.nan])),
+            "same_document(ids) takes a number for each token, but some are NaN; number the documents from 0",
+        ),
         (
             lambda: padding(torch.ones(5)),
             "padding(real) takes a bool tensor, True for real tokens, but got torch.float32;"

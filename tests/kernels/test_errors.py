@@ -25,6 +25,14 @@ WRONG = {
         {"V": V.long()},
         "V must hold floating-point numbers, but it is torch.int64; use V.float()",
     ),
+    "numbers of eight bits": (
+        {"Q": Q.to(torch.float8_e4m3fn)},
+        "Q must hold numbers of 16, 32 or 64 bits, but it is torch.float8_e4m3fn; use Q.float()",
+    ),
+    "a sparse tensor": (
+        {"K": K.to_sparse()},
+        "K must be a dense tensor, but it is torch.sparse_coo; use K.to_dense()",
+    ),
     "two dtypes": (
         {"K": K.double()},
         "Q, K and V must share a dtype, but Q is torch.float32 and K is torch.float64; use .to(Q.dtype)",
@@ -54,6 +62,42 @@ WRONG = {
     "scale": (
         {"scale": float("nan")},
         "scale must be a finite number, but got nan; leave it out for 1/√d_head",
+    ),
+    "a scale that no float32 holds": (
+        {"scale": 1e39},
+        "scale must be a finite number, but got 1e+39; leave it out for 1/√d_head",
+    ),
+    "a word as scale": (
+        {"scale": "1"},
+        "scale must be a finite number, but got '1'; leave it out for 1/√d_head",
+    ),
+    "yes as scale": (
+        {"scale": True},
+        "scale must be a finite number, but got True; leave it out for 1/√d_head",
+    ),
+    "a scale that learns": (
+        {"scale": torch.ones((), requires_grad=True)},
+        "scale must be a finite number, but got a tensor () of torch.float32 that learns; leave it out for 1/√d_head",
+    ),
+    "a softcap that is 0 in float32": (
+        {"softcap": 1e-50},
+        "softcap must be a positive number, but got 1e-50; leave it out for no cap",
+    ),
+    "an infinite softcap": (
+        {"softcap": float("inf")},
+        "softcap must be a positive number, but got inf; leave it out for no cap",
+    ),
+    "dropout that is no number": (
+        {"dropout": float("nan")},
+        "dropout must be at least 0 and below 1, but got nan; 0.1 drops a tenth of the weights",
+    ),
+    "a mask as causal": (
+        {"causal": transom.causal()},
+        "causal must be True or False, but got Causal; a mask goes into allowed",
+    ),
+    "a word as causal": (
+        {"causal": "no"},
+        "causal must be True or False, but got str; a mask goes into allowed",
     ),
     "softcap": (
         {"softcap": 0.0},

@@ -12,11 +12,12 @@ from jaxtyping import Bool, Shaped
 from torch import Tensor
 
 from transom.equations.blocks import Block
-from transom.names import Misfit, spelled
+from transom.names import Misfit, spelled, whole_number
 
 Whole = tuple[int, int, int, int]
 Span = tuple[int, int]
 Seen = Bool[Tensor, "#batch #heads #rows #columns"]
+FARTHEST = 2**40  # positions beyond which no key stands, and within which sums of positions cannot overflow
 
 
 class Mask:
@@ -105,6 +106,10 @@ class Causal(Mask):
 
     start: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.start is not None:
+            object.__setattr__(self, "start", position_number("the start of a causal mask", self.start, -FARTHEST))
+
     def seen(self, block: Block) -> Seen:
         return (block.key_positions() <= block.query_positions(self.start))[None, None]
 
@@ -118,6 +123,9 @@ class SlidingWindow(Mask):
     """Only as far as `width` − 1 positions away: itself and its neighbours."""
 
     width: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", position_number("the width of sliding_window", self.width, 1))
 
     def seen(self, block: Block) -> Seen:
         return ((block.key_positions() - block.query_positions()).abs() < self.width)[None, None]
@@ -133,6 +141,12 @@ class SameDocument(Mask):
     """Only within one's own document, for several packed into one sequence."""
 
     ids: Shaped[Tensor, "#batch keys"]
+
+    def __post_init__(self) -> None:
+        if self.ids.is_floating_point() and bool(self.ids.isnan().any()):
+            raise Misfit(
+                "same_document(ids) takes a number for each token, but some are NaN; number the documents from 0"
+            )
 
     def seen(self, block: Block) -> Seen:
         queries, keys = block.whole[2:]
@@ -196,8 +210,6 @@ def causal() -> Mask:
 
 def sliding_window(width: int) -> Mask:
     """A row sees only positions less than `width` away; with `causal()`, itself and the width − 1 before it."""
-    if width < 1:
-        raise Misfit(f"sliding_window needs a width of 1 or more, but got {width}; 1 sees only itself")
     return SlidingWindow(width)
 
 
@@ -208,6 +220,10 @@ def same_document(ids: Tensor) -> Mask:
 
 def padding(real: Tensor) -> Mask:
     """Nobody sees padding; `real` is bool, (keys) or (batch, keys), True for real tokens."""
+    if not isinstance(real, Tensor):
+        raise Misfit(
+            f"padding(real) takes a bool tensor, True for real tokens, but got {type(real).__name__}; use torch.tensor"
+        )
     if real.dtype != torch.bool:
         raise Misfit(
             f"padding(real) takes a bool tensor, True for real tokens, but got {real.dtype};"
@@ -216,7 +232,22 @@ def padding(real: Tensor) -> Mask:
     return Padding(two_axes("padding(real)", real))
 
 
+def position_number(what: str, value: object, least: int) -> int:
+    """The one check of a number that positions are counted with: a whole one, no bool, and none that could overflow."""
+    number = whole_number(value)
+    if number is None or not least <= number <= FARTHEST:
+        raise Misfit(
+            f"{what} must be a whole number from {least} to {FARTHEST}, but got {value!r:.60};"
+            " no key is farther away, so leave the mask out to see all of them"
+        )
+    return number
+
+
 def two_axes(what: str, tensor: Tensor) -> Tensor:
+    if not isinstance(tensor, Tensor):
+        raise Misfit(
+            f"{what} takes a tensor of (keys) or (batch, keys), but got {type(tensor).__name__}; use torch.tensor"
+        )
     if tensor.dim() not in (1, 2):
         raise Misfit(
             f"{what} takes (keys) or (batch, keys), but got {spelled(tensor, '')}; flatten it to one row per batch"

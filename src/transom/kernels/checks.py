@@ -1,7 +1,8 @@
 """What `attend` takes, and what it says when something else comes."""
 
-import math
+from numbers import Real
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,8 @@ AXES = {
     "V": "batch kv_heads keys d_value",
 }
 
+DTYPES = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+
 
 def check_tensors(Q: Tensor, K: Tensor, V: Tensor) -> None:
     """Q, K and V each have four axes and one floating dtype and device."""
@@ -26,8 +29,11 @@ def check_tensors(Q: Tensor, K: Tensor, V: Tensor) -> None:
                 f"{name} must be ({AXES[name].replace(' ', ', ')}), but it is {tuple(tensor.shape)};"
                 " add the missing axes with [None]"
             )
-        if not tensor.is_floating_point():
-            raise Misfit(f"{name} must hold floating-point numbers, but it is {tensor.dtype}; use {name}.float()")
+        if tensor.dtype not in DTYPES:
+            kind = "numbers of 16, 32 or 64 bits" if tensor.is_floating_point() else "floating-point numbers"
+            raise Misfit(f"{name} must hold {kind}, but it is {tensor.dtype}; use {name}.float()")
+        if tensor.layout is not torch.strided:
+            raise Misfit(f"{name} must be a dense tensor, but it is {tensor.layout}; use {name}.to_dense()")
     for name, tensor in (("K", K), ("V", V)):
         if tensor.dtype != Q.dtype:
             raise Misfit(
@@ -56,14 +62,45 @@ def check_sizes(Q: Tensor, K: Tensor, V: Tensor) -> None:
     raise Misfit(f"kv_heads must divide heads, but {came}; each head of K and V serves heads / kv_heads of Q's")
 
 
+# What scale and softcap may be: a number beyond this is infinite or 0 in float32, and the scores are NaN with it.
+LARGEST, SMALLEST = torch.finfo(torch.float32).max, torch.finfo(torch.float32).tiny
+
+
 def check_numbers(scale: float | None, softcap: float | None, dropout: float) -> None:
-    """scale, softcap and dropout are in their ranges."""
-    if scale is not None and not math.isfinite(scale):
-        raise Misfit(f"scale must be a finite number, but got {scale}; leave it out for 1/√d_head")
-    if softcap is not None and not (math.isfinite(softcap) and softcap > 0):
-        raise Misfit(f"softcap must be a positive number, but got {softcap}; leave it out for no cap")
-    if not 0.0 <= dropout < 1.0:
-        raise Misfit(f"dropout must be at least 0 and below 1, but got {dropout}; 0.1 drops a tenth of the weights")
+    """scale, softcap and dropout are numbers in their ranges."""
+    if scale is not None and not (is_number(scale) and -LARGEST <= scale <= LARGEST):
+        raise Misfit(f"scale must be a finite number, but got {came(scale)}; leave it out for 1/√d_head")
+    if softcap is not None and not (is_number(softcap) and SMALLEST <= softcap <= LARGEST):
+        raise Misfit(f"softcap must be a positive number, but got {came(softcap)}; leave it out for no cap")
+    if not (is_number(dropout) and 0.0 <= dropout < 1.0):
+        raise Misfit(
+            f"dropout must be at least 0 and below 1, but got {came(dropout)}; 0.1 drops a tenth of the weights"
+        )
+
+
+def check_causal(causal: object) -> None:
+    """causal is yes or no: a mask in its place would be taken for yes, and never looked at."""
+    if causal is True or causal is False:
+        return
+    if not (isinstance(causal, int | np.bool_ | torch.SymBool) and causal in (0, 1)):
+        raise Misfit(f"causal must be True or False, but got {type(causal).__name__}; a mask goes into allowed")
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a number, not a word, a bool (True is no scale) or a tensor that learns (its gradient would be
+    lost)."""
+    if type(value) in (float, int):
+        return True
+    if isinstance(value, Tensor):
+        return value.numel() == 1 and value.dtype != torch.bool and not (value.requires_grad or value.is_complex())
+    return isinstance(value, Real | torch.SymFloat | torch.SymInt) and not isinstance(value, bool)
+
+
+def came(value: object) -> str:
+    """What came in the place of a number, in a few words."""
+    if isinstance(value, Tensor):
+        return f"a tensor {tuple(value.shape)} of {value.dtype}{' that learns' if value.requires_grad else ''}"
+    return f"{value}" if isinstance(value, Real) else f"{value!r:.60}"
 
 
 def as_mask(allowed: Tensor | Mask | None, whole: tuple[int, int, int, int], device: torch.device) -> Mask | None:

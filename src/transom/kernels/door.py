@@ -40,5 +40,6 @@ def attend(
     dropout   share of the weights set to 0, the rest scaled up; follows torch's random seed.
     """
     problem = put(Q, K, V, allowed, bias, causal, scale, softcap, dropout)
-    output, _ = engines.solve(problem) if listener is None else listener(problem, engines.solve)
+    hears = listener  # read once: another thread may stop watching at any time
+    output, _ = engines.solve(problem) if hears is None else hears(problem, engines.solve)
     return output

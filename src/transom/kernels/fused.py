@@ -19,6 +19,7 @@ from transom.kernels.problem import Problem
 from transom.kernels.tiles import bands
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+SMALLEST_SCALE = torch.finfo(torch.float32).tiny  # below it the kernel's own number may be 0
 MASK_NUMBERS = 2**22  # of a float mask held at once: 16 MB in float32
 
 
@@ -69,7 +70,8 @@ def split_causal(problem: Problem) -> tuple[bool, Mask | None]:
     """Whether the kernel's own causal flag can serve, and what is left of the mask then.
 
     Its flag counts queries from the first key, so it is right only where queries and keys are the same positions and
-    all rows go in one call; a single query that is the last position sees everything and needs no flag.
+    all rows go in one call; a single query that is the last position sees everything and needs no flag. It also puts −∞
+    into the products before it scales them, which a scale of 0 or below turns into NaN or into the best match.
     """
     if problem.mask is None:
         return False, None
@@ -81,6 +83,8 @@ def split_causal(problem: Problem) -> tuple[bool, Mask | None]:
         return False, problem.mask
     if queries == 1:
         return False, rest
+    if problem.scale < SMALLEST_SCALE:
+        return False, problem.mask
     return (False, problem.mask) if differs_by_row(replace(problem, mask=rest)) else (True, rest)
 
 
@@ -113,7 +117,8 @@ def float_mask(problem: Problem, band: Block) -> Tensor | None:
         if seen is None:
             return None
         return torch.zeros(seen.shape, dtype=problem.Q.dtype).masked_fill(~seen, -torch.inf)
-    bias = problem.bias.added(band).to(problem.Q.dtype)
+    # In the dtype of the scores: half precision would move a bias of 40 by a tenth, and make 1e5 infinite.
+    bias = problem.bias.added(band).to(problem.accurate)
     return bias.contiguous() if seen is None else bias.masked_fill(~seen, -torch.inf)
 
 

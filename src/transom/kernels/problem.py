@@ -36,7 +36,7 @@ class Problem:
     @property
     def group(self) -> int:
         """How many query heads share one head of keys and values."""
-        return self.Q.shape[1] // max(1, self.K.shape[1])
+        return max(1, self.Q.shape[1] // max(1, self.K.shape[1]))
 
     @property
     def accurate(self) -> torch.dtype:
@@ -114,6 +114,7 @@ def put(
     checks.check_tensors(Q, K, V)
     checks.check_sizes(Q, K, V)
     checks.check_numbers(scale, softcap, dropout)
+    checks.check_causal(causal)
     whole = (Q.shape[0], Q.shape[1], Q.shape[2], K.shape[2])
     mask = checks.as_mask(allowed, whole, Q.device)
     if causal:
@@ -125,7 +126,7 @@ def put(
         mask=mask,
         bias=checks.as_bias(bias, whole, Q.device),
         scale=1.0 / math.sqrt(max(1, Q.shape[3])) if scale is None else float(scale),
-        softcap=softcap,
-        dropout=dropout,
+        softcap=None if softcap is None else float(softcap),
+        dropout=float(dropout),
         seed=int(torch.randint(2**62, ())) if dropout else 0,
     )

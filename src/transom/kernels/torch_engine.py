@@ -1,5 +1,6 @@
 """The torch engine: PyTorch's fused kernel where it is right, exact tiles everywhere else."""
 
+import math
 from dataclasses import replace
 
 import torch
@@ -16,17 +17,46 @@ def solve(problem: Problem) -> tuple[Tensor, Tensor]:
         return tiles.attention_in_tiles(problem)
     output, lse = fused.solve(problem)
     # 0 · NaN is NaN: only in a masked attention can a number reach a row that may not look at it.
-    if problem.mask is not None and not tiles.is_finite(output.detach()):
+    if problem.mask is not None and not (tiles.is_finite(output.detach()) and gradients_fit(problem)):
         return kept_apart(problem)
     return output, lse
 
 
+def gradients_fit(problem: Problem) -> bool:
+    """Whether nothing that is masked can overflow on the way back, where the kernel multiplies it by a weight of 0.
+
+    A row that looks nowhere does not tell: the kernel gives 0 for it whatever the numbers.
+    """
+    if not (torch.is_grad_enabled() and any(x.requires_grad for x in (problem.Q, problem.K, problem.V))):
+        return True
+    tensors = (x.detach() for x in (problem.Q, problem.K, problem.V))
+    Q, K, V = (float(torch.linalg.vector_norm(x, torch.inf)) for x in tensors)
+    return most_key(problem, Q) >= K and most_value(problem) >= V
+
+
+def most_key(problem: Problem, Q: float) -> float:
+    """How large a key may be: no score overflows with queries as large as that."""
+    # The kernel scales the product, not Q, so a scale below 1 does not help.
+    return torch.finfo(problem.accurate).max / (4.0 * problem.Q.shape[3] * max(1.0, Q * max(1.0, abs(problem.scale))))
+
+
+def most_value(problem: Problem) -> float:
+    """How large a value may be: the product with a gradient no larger than itself does not overflow."""
+    return math.sqrt(torch.finfo(problem.accurate).max / (4.0 * problem.V.shape[3]))
+
+
 def kept_apart(problem: Problem) -> tuple[Tensor, Tensor]:
-    """Attention over keys or values that are no usable numbers: rows that may not look at them keep their very bits."""
-    wild = unusable(problem)
-    clean = replace(problem, K=problem.K.masked_fill(wild, 0.0), V=tiles.finite(problem.V))
+    """Attention over numbers that cannot be used as they are: rows that may not look at them keep their very bits."""
+    lost = ~problem.Q.detach().isfinite().all(dim=-1, keepdim=True)
+    wild, out_of_range = unusable(problem), ~(problem.V.detach().to(problem.accurate).abs() <= most_value(problem))
+    clean = replace(
+        problem,
+        Q=problem.Q.masked_fill(lost, 0.0),
+        K=problem.K.masked_fill(wild, 0.0),
+        V=problem.V.masked_fill(out_of_range, 0.0),
+    )
     output, lse = fused.solve(clean)
-    reached = rows_reached(problem, (wild | ~problem.V.isfinite().all(dim=-1, keepdim=True))[..., 0])
+    reached = lost[..., 0] | rows_reached(problem, (wild | out_of_range.any(dim=-1, keepdim=True))[..., 0])
     if reached.any():
         exact, exact_lse = tiles.attention_in_tiles(problem)
         output, lse = torch.where(reached[..., None], exact, output), torch.where(reached, exact_lse, lse)
@@ -35,9 +65,9 @@ def kept_apart(problem: Problem) -> tuple[Tensor, Tensor]:
 
 def unusable(problem: Problem) -> Bool[Tensor, "batch kv_heads keys 1"]:
     """Keys that hold NaN or infinity, or numbers so large that a score with them might overflow."""
-    largest = tiles.finite(problem.Q.detach()).abs().max().to(problem.accurate) * abs(problem.scale)
-    bound = torch.finfo(problem.accurate).max / (4.0 * problem.Q.shape[3] * largest.clamp_min(1.0))
-    return ~(problem.K.detach().abs() <= bound).all(dim=-1, keepdim=True)
+    # Compared in the dtype that scores are summed in: in half precision the bound itself would be infinite.
+    bound = most_key(problem, float(tiles.finite(problem.Q.detach()).abs().max()))
+    return ~(problem.K.detach().to(problem.accurate).abs() <= bound).all(dim=-1, keepdim=True)
 
 
 def rows_reached(problem: Problem, bad: Bool[Tensor, "batch kv_heads keys"]) -> Bool[Tensor, "batch heads queries"]:

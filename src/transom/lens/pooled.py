@@ -12,7 +12,7 @@ from transom.kernels import looking
 from transom.kernels.tiles import BAND_NUMBERS
 from transom.lens.asked import inside, span
 from transom.lens.kept import Kept
-from transom.names import Misfit
+from transom.names import Misfit, whole_number
 
 Span = tuple[int, int]
 POOLS = ("max", "mean", "sum")
@@ -35,9 +35,10 @@ def pooled(kept: Kept, head: int, cells: int, pool: str, window: tuple[slice | N
         raise Misfit(
             f"pool must be one of {', '.join(POOLS)}, but got {pool!r}; max keeps single strong weights visible"
         )
-    if cells < 1:
+    number = whole_number(cells)
+    if number is None or number < 1:
         raise Misfit(f"a map needs at least 1 cell a side, but got cells={cells}; 256 is a good picture")
-    sizes = kept.problem.whole
+    cells, sizes = number, kept.problem.whole
     place = (inside(batch, "batch", sizes[0]), inside(head, "heads", sizes[1]))
     rows, keys = span(window[0], "queries", sizes[2]), span(window[1], "keys", sizes[3])
     tall, wide = (-(-(last - first) // cells) for first, last in (rows, keys))

@@ -10,14 +10,14 @@ from torch import Tensor
 from transom.equations.blocks import Block
 from transom.kernels import engines, looking
 from transom.kernels.problem import put
-from transom.lens.asked import Asked, places
+from transom.lens.asked import Asked, is_one_place, places
 from transom.lens.beside import Beside
 from transom.lens.kept import Kept
 from transom.lens.pooled import Map, pooled
 from transom.lens.positions import check_distance, first_position
 from transom.lens.receipt import Receipt, checked, sampled
 from transom.lens.statistics import Statistics, Top, first_of, gathered, strongest
-from transom.names import Drawable, Misfit, spelled
+from transom.names import Drawable, Misfit, spelled, whole_number
 
 AXES = ("batch", "heads", "queries", "keys")
 EIGHT = 8  # as many keys as top() lists unless told otherwise
@@ -80,8 +80,10 @@ class Sight(Kept, Drawable):
 
     def top(self, k: int = 8) -> Top:
         """The k strongest keys of each row: `.weights`, `.keys`, and the `.mass` they cover."""
-        if k < 1:
+        number = whole_number(k)
+        if number is None or number < 1:
             raise Misfit(f"top needs k of 1 or more, but got {k}; top(8) lists the eight strongest keys of each row")
+        k = number
         if self.eight is not None and k <= EIGHT:
             return first_of(self.eight, min(k, self.K.shape[2]))
         with torch.no_grad():
@@ -102,8 +104,11 @@ class Sight(Kept, Drawable):
 
     def receipt(self, rows: int | None = None) -> Receipt:
         """How far the weights are from making the output, and the tolerance that is held to; by some rows if asked."""
+        number = None if rows is None else whole_number(rows)
+        if rows is not None and (number is None or number < 1):
+            raise Misfit(f"a receipt tries 1 row or more, but got rows={rows}; leave it out to try all of them")
         with torch.no_grad():
-            return checked(self) if rows is None else sampled(self, rows)
+            return checked(self) if number is None else sampled(self, number)
 
     @cached_property
     def statistics(self) -> Statistics:
@@ -121,7 +126,7 @@ class Sight(Kept, Drawable):
     @staticmethod
     def dropped(found: Tensor, axes: tuple[Asked, ...]) -> Tensor:
         """Without the axes that were asked for by one index."""
-        return found[tuple(0 if isinstance(one, int) else slice(None) for one in axes)]
+        return found[tuple(0 if is_one_place(one) else slice(None) for one in axes)]
 
 
 def sight(Q: Tensor, K: Tensor, V: Tensor, at_once: bool = False, **same: object) -> Sight:
@@ -130,6 +135,11 @@ def sight(Q: Tensor, K: Tensor, V: Tensor, at_once: bool = False, **same: object
     at_once   entropy, peak, distance, received and the eight strongest keys are found along with the output: for little
               more than the output alone where the native engine runs. The output then sends no gradient back.
     """
+    if not isinstance(at_once, bool):
+        raise Misfit(
+            f"at_once must be True or False, but got {type(at_once).__name__}; give masks and all else that attend"
+            " takes by name: sight(Q, K, V, allowed=mask)"
+        )
     problem = put(Q, K, V, **same)  # pyright: ignore[reportArgumentType]
     if not at_once or not looking.looks(problem):
         return Sight(problem, *engines.solve(problem))

@@ -111,6 +111,8 @@ class Backward {
         lay({dO, of.d_value}, of.d_value, one.rows.count, Unchanged{}, one.plain_dO, wide_V);
         for (int v = 0; v < one.rows.vectors; v++) settle(dO, O, one, v);
         one.lse.take(sent.lse + place, one.rows.count);
+        for (int i = 0; i < one.rows.count; i++)  // a row that looks nowhere sends nothing, and 0 · NaN of it is NaN
+            if (sent.lse[place + i] == NEVER) std::fill_n(one.plain_Q + i * wide_K, wide_K, 0.0f);
         std::fill(one.of_Q, one.of_Q + ROWS * of.d_head, 0.0f);
         if (of.dropout > 0) stir_rows(head, one.rows, one.stirs);
         return one;

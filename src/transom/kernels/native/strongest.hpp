@@ -27,11 +27,13 @@ INLINE float score_of(int64_t rank) {
     return score;
 }
 
-// The next smaller number.
+// The next smaller number; around 0 a number that is smaller however 0 is signed and tiny numbers are rounded.
 INLINE Lanes just_below(Lanes x) {
     Ints ordered = as_ints(x) ^ ((as_ints(x) >> 31) & 0x7fffffff);
     ordered -= 1;
-    return choose(x > NEVER, as_lanes(ordered ^ ((ordered >> 31) & 0x7fffffff)), x);
+    Lanes next = as_lanes(ordered ^ ((ordered >> 31) & 0x7fffffff));
+    next = choose(absolute(x) <= FLT_MIN, all(-2.0f * FLT_MIN), next);
+    return choose(x > NEVER, next, x);
 }
 
 // The K-th largest of the maxima of `groups` groups: at least K keys reach it.

@@ -45,16 +45,15 @@ def chained(trace: Trace, layers: Sequence[str | int] | str | int | None = None)
     check_once([name for name, _ in seen])
     crossed = any(is_cross(name) for name, _ in seen)
     links = [link(name, sight, crossed) for name, sight in reversed(seen)]
-    sizes = {TARGET: 0, SOURCE: 0}
+    sizes: dict[str, int] = {}
     for one in links:
         for side, size in zip((one.rows_of, one.keys_of), one.sight.problem.whole[2:], strict=True):
-            if sizes[side] not in (0, size):
+            if sizes.setdefault(side, size) != size:
                 raise Misfit(
                     f"each attention of the chain should see the whole {side} of {sizes[side]} tokens, but {one.name!r}"
                     f" sees {size}; run the model once over all tokens, without a cache, or choose layers=…"
                 )
-            sizes[side] = size
-    return Chain(links, sizes[TARGET], sizes[SOURCE])
+    return Chain(links, sizes.get(TARGET, 0), sizes.get(SOURCE, 0))
 
 
 def check_once(names: list[str]) -> None:

@@ -10,7 +10,7 @@ from transom.files.strict import nearest
 from transom.files.terminal import escape_controls
 from transom.lens.measuring.head_sums import HeadSums
 from transom.lens.measuring.measures import SPOKEN
-from transom.names import Misfit
+from transom.names import Misfit, whole_number
 
 UNTOLD = "no row has what it asks for"
 HEADINGS = {"entropy": SPOKEN["entropy"], "entropy_without_sink": "without sink"}
@@ -66,11 +66,20 @@ class HeadTable:
     def __iter__(self) -> Iterator[HeadRow]:
         return iter(self.rows)
 
-    def __getitem__(self, place: tuple[str, int]) -> HeadRow:
+    def __getitem__(self, place: tuple[str, int] | int) -> HeadRow:
+        """The row of a (layer, head), or that of a number, counted as the table lists them."""
+        if (number := whole_number(place)) is not None:
+            if not -len(self.rows) <= number < len(self.rows):
+                raise Misfit(f"the table has {len(self.rows)} rows, so {number} is none of them; ask for (layer, head)")
+            return self.rows[number]
+        if not isinstance(place, tuple):
+            raise Misfit(
+                f"a row is asked for by (layer, head) or by its number, but got {place!r:.60}; only(…) picks several"
+            )
         found = next((row for row in self.rows if (row.layer, row.head) == place), None)
         if found is None:
             layers = list(dict.fromkeys(row.layer for row in self.rows))
-            raise Misfit(f"there is no head {place!r}; {nearest(str(place[0]), layers)}")
+            raise Misfit(f"there is no head {place!r}; {nearest(str(place[0]) if place else '', layers)}")
         return found
 
     def sorted(self, by: str, most: int | None = None) -> "HeadTable":

@@ -113,6 +113,8 @@ def lacking(layer: LayerSums, sight: Sight, known: bool) -> set[str]:
     lacks = set() if known else {"tokens"}
     if layer.cross or (not isinstance(sight, Glance) and first_position(sight.problem) is None):
         lacks.add("line")
+    if isinstance(sight, Glance) and sight.whole[2] > sight.whole[3] and bool(sight.statistics.distance.isnan().all()):
+        lacks.add("line")
     if not isinstance(sight, Glance) and sight.V.shape[3] == 0:
         lacks.add("values")
     return lacks
@@ -136,7 +138,8 @@ def line_of(
         rows = as_real(name, own[1], batch, queries).to(device)
     elif start is not None:
         places = torch.arange(start, start + queries, device=device)
-        rows = real[:, places.clamp(0, max(0, keys - 1))] | (places < 0) | (places >= keys)
+        outside = (places < 0) | (places >= keys)
+        rows = real[:, places.clamp(0, keys - 1)] | outside if keys else rows
     tokens = None if own[0] is None or start is None else numbered(name, sight, own[0]).to(device)
     return Line(start, tokens, real, rows)
 
@@ -166,7 +169,7 @@ def numbered(name: str, sight: Sight, tokens: Tokens) -> Int[Tensor, "batch toke
         )
     known: dict[object, int] = {}
     found = [[known.setdefault(one, len(known)) for one in row[first : first + keys]] for row in rows]
-    return torch.tensor(found).expand(batch, keys)
+    return torch.tensor(found, dtype=torch.long).expand(batch, keys)
 
 
 def add_bands(
