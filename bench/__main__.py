@@ -11,8 +11,9 @@ from pathlib import Path
 
 import torch
 
-from bench.measuring.instruments import allow, by_processor_time
+from bench.measuring.timing import allow, by_processor_time
 from bench.measuring.together import together
+from bench.peers.environment import ROOT
 
 QUESTIONS = {
     "attention": "What does attention cost, and what does it cost to look into it?",
@@ -37,17 +38,23 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("questions", nargs="*", metavar="QUESTION", help="which to measure; all unless named")
     parser.add_argument("--json", action="store_true", help="JSON instead of tables")
-    parser.add_argument("--quick", action="store_true", help="small shapes, few repeats: does it run at all?")
+    parser.add_argument("--quick", action="store_true", help="small shapes, few repeats, three minutes in all")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads for torch")
     parser.add_argument(
-        "--seconds", type=float, default=180, help="that a question may take (default 180; of all, watching takes more)"
+        "--seconds", type=float, help="that a question may take (180, of all questions watching more; 30 if quick)"
     )
     parser.add_argument("--processor", action="store_true", help="processor time: for a busy machine, with --threads 1")
-    parser.add_argument("--into", type=Path, default=Path("out/bench"), help="folder of table and JSON (out/bench)")
+    parser.add_argument("--into", type=Path, help="folder of table and JSON (out/bench, or out/bench-quick)")
     options = parser.parse_args()
     unknown = [name for name in options.questions if name not in QUESTIONS]
     if unknown:
         parser.error(f"there is no question {unknown[0]!r}; there is {', '.join(QUESTIONS)}")
+    if options.quick and options.into and options.into.resolve() == ROOT / "docs":
+        parser.error(
+            "the figures in docs are those of a whole run, but this is a quick one; leave out --into or --quick"
+        )
+    options.seconds = options.seconds or (30.0 if options.quick else 180.0)
+    options.into = options.into or Path("out/bench-quick" if options.quick else "out/bench")
     return options
 
 

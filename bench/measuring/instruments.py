@@ -1,9 +1,8 @@
-"""The instruments: time as the minimum of interleaved repeats, memory as the peak of a process of its own."""
+"""The instruments beside the clock (`timing`): memory as the peak of a process of its own, machine, notes, answers."""
 
 import json
 import resource
 import sys
-import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -13,48 +12,10 @@ from typing import Any
 
 import torch
 
-Work = Callable[[], object]
+from bench.measuring.timing import Work, clock_name, find_unsteady
+
 MiB = 2**20
 SHARE = 0.8  # of the free memory that a contender may be expected to take
-_until = float("inf")  # when the question's time is up
-_clock = time.perf_counter
-
-
-def allow(seconds: float) -> None:
-    """From now on: once this many seconds have passed, `interleaved` begins no more rounds than it must."""
-    global _until
-    _until = time.monotonic() + seconds
-
-
-def left() -> float:
-    """Seconds that the question still has."""
-    return _until - time.monotonic()
-
-
-def by_processor_time() -> None:
-    """From now on `interleaved` counts what this process computed, in all its threads; waiting does not count."""
-    global _clock
-    _clock = time.process_time
-
-
-def interleaved(contenders: dict[str, Work], repeats: int, seconds: float) -> dict[str, dict[str, float]]:
-    """Run all contenders in turn, again and again; the minimum of each is its time, the median says how noisy it was.
-
-    Interleaving lets a disturbance of the machine hit all of them; each is run at least twice, and no more rounds are
-    begun once `seconds` have passed, or the time that `allow` gave.
-    """
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for work in contenders.values():
-        work()
-    begun = time.perf_counter()
-    for turn in range(repeats):
-        if turn >= 2 and (time.perf_counter() - begun > seconds or left() < 0):
-            break
-        for name, work in contenders.items():
-            start = _clock()
-            work()
-            times[name].append(_clock() - start)
-    return {name: {"best": min(all_), "median": sorted(all_)[len(all_) // 2]} for name, all_ in times.items()}
 
 
 def free() -> int:
@@ -87,11 +48,12 @@ def peak_of(prepare: Callable[..., Work], arguments: tuple[Any, ...]) -> int:
 def peak_memory(prepare: Callable[..., Work], *arguments: Any) -> int:
     """`peak_of`, in a new process: what an earlier measurement left in the allocator does not count.
 
-    On Linux it is forked from one that has imported torch and done nothing since: that saves seconds a measurement.
+    On Linux it is forked from one that has imported what it needs and done nothing since: that saves seconds a
+    measurement.
     """
     context = get_context("forkserver" if sys.platform == "linux" else "spawn")
     if sys.platform == "linux":
-        context.set_forkserver_preload(["torch"])
+        context.set_forkserver_preload(["torch", prepare.__module__])
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         return pool.submit(peak_of, prepare, arguments).result()
 
@@ -102,7 +64,7 @@ def machine() -> dict[str, object]:
     return {
         "cpu": named[0] if named else "unknown",
         "threads": torch.get_num_threads(),
-        "time": "of the processor" if _clock is time.process_time else "on the clock",
+        "time": clock_name(),
         "torch": torch.__version__,
         "capability": torch.backends.cpu.get_cpu_capability(),
     }
@@ -125,4 +87,4 @@ def spelled(facts: Mapping[str, object]) -> str:
 
 def answer(options: Namespace, result: object, text: str) -> None:
     """The end of every question: the result as JSON where that was asked for, as text where not."""
-    print(json.dumps(result, indent=1) if options.json else text)
+    print(json.dumps(result, indent=1) if options.json else "\n".join([text, *find_unsteady(result)]))

@@ -1,7 +1,7 @@
 """The answers of all questions as rows of one table: a case, a peer with its version, both figures, and who wins."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bench.measuring.instruments import MiB
@@ -21,6 +21,7 @@ class Row:
     ours: float | None
     theirs: float | None
     note: str = ""
+    unsteady: dict[str, float] = field(default_factory=dict)  # whose two runs differ, and how many times
 
     @property
     def version(self) -> str:
@@ -44,7 +45,9 @@ class Row:
             winner = "Transom" if self.ours == less else f"**{self.peer} wins**:"
             times = f"{more / less:,.0f}" if more / less >= 100 else f"{more / less:.2f}"
             found = f"{winner} {times} times {better}"
-        return f"{found}; {self.note}" if self.note else found
+        differing = ", ".join(f"of {name} {ratio:.2f} times" for name, ratio in self.unsteady.items())
+        notes = [self.note, f"unsteady: two runs differ, {differing}" if differing else ""]
+        return "; ".join([found, *filter(None, notes)])
 
     def told(self) -> dict[str, Any]:
         return {**asdict(self), "version": self.version, "named": self.named(), "words": self.words()}
@@ -65,18 +68,28 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def differing(
+    result: dict[str, Any], ours: str, peer: str, theirs: str = "", key: str = "unsteady"
+) -> dict[str, float]:
+    """Of two contenders, those that the result says were unsteady, under the names of the table."""
+    found = result.get(key, {})
+    return {label: found[name] for label, name in (("Transom", ours), (peer, theirs or peer)) if name in found}
+
+
 def attention(result: dict[str, Any]) -> Iterator[Row]:
     """The output alone, and with every statistic: beside SDPA (which gives none) and eager attention (its weights)."""
     for one in result["attention"]:
         shape = f"{tuple(one['shape'])} {'causal' if one['causal'] else 'full'}"
         times, peaks = one["milliseconds"], one["peak_MiB"]
-        yield Row("attention", f"{shape}, output", "SDPA", "ms", times["attend"], times["sdpa"])
-        note = "Transom with every statistic, SDPA with none"
-        yield Row("attention", f"{shape}, looked into", "SDPA", "ms", times["sight"], times["sdpa"], note)
+        off = differing(one, "attend", "SDPA", "sdpa")
+        yield Row("attention", f"{shape}, output", "SDPA", "ms", times["attend"], times["sdpa"], "", off)
+        note, off = "Transom with every statistic, SDPA with none", differing(one, "sight", "SDPA", "sdpa")
+        yield Row("attention", f"{shape}, looked into", "SDPA", "ms", times["sight"], times["sdpa"], note, off)
         if "eager + statistics" in times:
-            for unit, found in (("ms", times), ("MiB at the peak", peaks)):
+            off = differing(one, "sight", "eager attention", "eager + statistics")
+            for unit, found, wrong in (("ms", times, off), ("MiB at the peak", peaks, {})):
                 pair = found["sight"], found["eager + statistics"]
-                yield Row("attention", f"{shape}, looked into", "eager attention", unit, *pair)
+                yield Row("attention", f"{shape}, looked into", "eager attention", unit, *pair, "", wrong)
 
 
 def flex(result: dict[str, Any]) -> Iterator[Row]:
@@ -86,7 +99,8 @@ def flex(result: dict[str, Any]) -> Iterator[Row]:
             note = one["not run"].get(peer, "")
             if peer == "FlexAttention" and not note:
                 note = f"its first call takes {one['first_call_seconds'][peer]:.0f} s: it is compiled"
-            yield Row("flex", case, peer, "ms", times["Transom"], times.get(peer), note)
+            off = differing(one, "Transom", peer)
+            yield Row("flex", case, peer, "ms", times["Transom"], times.get(peer), note, off)
 
 
 def kernel(result: dict[str, Any]) -> Iterator[Row]:
@@ -94,7 +108,8 @@ def kernel(result: dict[str, Any]) -> Iterator[Row]:
     for case, found in result["ratios"].items():
         if case.startswith("training"):
             shape, theirs = case.removeprefix("training "), found["sdpa_ms"]
-            yield Row("kernel", f"{shape}, there and back", "SDPA", "ms", theirs * found["transom"], theirs)
+            off = differing(found, "transom", "SDPA", "sdpa")
+            yield Row("kernel", f"{shape}, there and back", "SDPA", "ms", theirs * found["transom"], theirs, "", off)
 
 
 def watching(result: dict[str, Any]) -> Iterator[Row]:
@@ -103,9 +118,10 @@ def watching(result: dict[str, Any]) -> Iterator[Row]:
         for peer in ("Hugging Face eager", "TransformerLens", "nnsight"):
             ours, theirs = contenders["Transom"], contenders[peer]
             why = ours.get("not run") or theirs.get("not run") or ""
-            for unit, key in (("s", "seconds"), ("MiB at the peak", "peak")):
+            for unit, key, wrong in (("s", "seconds", "unsteady"), ("MiB at the peak", "peak", "unsteady_peaks")):
                 own, other = (None if "not run" in found else figure(found[key]) for found in (ours, theirs))
-                yield Row("watching", tokens, peer, unit, own, other, why)
+                off = differing(one, "Transom", peer, key=wrong)
+                yield Row("watching", tokens, peer, unit, own, other, why, off)
 
 
 def figure(found: list[float] | int) -> float:
@@ -124,7 +140,9 @@ def pages(result: dict[str, Any]) -> Iterator[Row]:
         own = ours["seen_seconds"] + ours["drawn_seconds"]
         yield Row("pages", f"{case}, page", "BertViz", "MiB", ours["page_bytes"] / MiB, page, why or held)
         yield Row("pages", f"{case}, every weight", "BertViz", "MiB", ours["trace_bytes"] / MiB, page, why or whole)
-        yield Row("pages", f"{case}, from text to page", "BertViz", "s", own, seconds, why)
+        once = [f"one run of {name}: the time was up" for name in one.get("one run", [])]
+        why, off = why or ", ".join(once), differing(one, "Transom", "BertViz")
+        yield Row("pages", f"{case}, from text to page", "BertViz", "s", own, seconds, why, off)
 
 
 def training(result: dict[str, Any]) -> Iterator[Row]:
@@ -137,9 +155,10 @@ def training(result: dict[str, Any]) -> Iterator[Row]:
             name, own = peer + more, f"Transom{more}"
             if own not in times or (more and name not in times):
                 continue
-            why = "" if name in times else "not installed"
-            yield Row("training", case, peer, "ms", times[own], times.get(name), why)
-            yield Row("training", case, peer, "MiB at the peak", peaks[own], peaks.get(name), why)
+            why = "" if name in times else result.get("not run", {}).get(name, "not installed")
+            off, wrong = (differing(result, own, peer, name, key) for key in ("unsteady", "unsteady_peaks"))
+            yield Row("training", case, peer, "ms", times[own], times.get(name), why, off)
+            yield Row("training", case, peer, "MiB at the peak", peaks[own], peaks.get(name), why, wrong)
 
 
 def generation(result: dict[str, Any]) -> Iterator[Row]:
@@ -147,14 +166,16 @@ def generation(result: dict[str, Any]) -> Iterator[Row]:
         times = found["milliseconds_a_step"]
         for peer in ("Hugging Face", "CTranslate2"):
             why = "" if peer in times else "not installed"
-            yield Row("generation", case, peer, "ms a step", times["Transom"], times.get(peer), why)
+            off = differing(found, "Transom", peer)
+            yield Row("generation", case, peer, "ms a step", times["Transom"], times.get(peer), why, off)
 
 
 def llama(result: dict[str, Any]) -> Iterator[Row]:
     times = result["milliseconds_a_step"]
     for peer in ("Hugging Face", "llama.cpp"):
         why = result["not run"].get(peer, "")
-        yield Row("llama", "greedy, 1", peer, "ms a token", times["Transom"], times.get(peer), why)
+        off = differing(result, "Transom", peer)
+        yield Row("llama", "greedy, 1", peer, "ms a token", times["Transom"], times.get(peer), why, off)
 
 
 def startup(result: dict[str, Any]) -> Iterator[Row]:
@@ -168,9 +189,9 @@ def startup(result: dict[str, Any]) -> Iterator[Row]:
         "captum": "captum",
     }
     for peer, package in packages.items():
-        why = "" if peer in times else "not installed"
-        own = times["transom.watch at hand"]
-        yield Row("startup", "imported, ready to use", peer, "s", own, times.get(peer), why)
+        why = "" if peer in times else result.get("not run", {}).get(peer, "not installed")
+        own, off = times["transom.watch at hand"], differing(result, "transom.watch at hand", peer)
+        yield Row("startup", "imported, ready to use", peer, "s", own, times.get(peer), why, off)
         for unit, key, scale in (("MiB on disk", "bytes", MiB), ("packages", "packages", 1)):
             theirs = brought[package][key] / scale if package in brought else None
             yield Row(

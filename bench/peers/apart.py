@@ -1,7 +1,8 @@
-"""The other end of `environment.Apart`: a contender that waits to be told, in any interpreter that has it."""
+"""The other end of a `ContenderProcess`: a contender that works when it is asked, in any interpreter that has it."""
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -27,10 +28,14 @@ def say(what: dict[str, Any]) -> None:
     print(json.dumps(what), flush=True)
 
 
-def wait(prepared: Prepared, **told: Any) -> None:
-    """Work at each line of input: what the work gave, and the bytes it has needed so far beyond what was there."""
+def wait(prepared: Prepared, plain: bool = True) -> None:
+    """Work at each line of input: what it gave (if that is `plain` data), how long it took, and the bytes it needed."""
     before = set_back()
-    say({"ready": True, **told})
+    say({"ready": True})
     for _ in sys.stdin:
+        began, used = time.perf_counter(), time.process_time()
         found = prepared()
-        say({"found": found, "peak": resident("VmHWM") - before})
+        seconds, processor_seconds = time.perf_counter() - began, time.process_time() - used
+        answer = {"seconds": seconds, "processor_seconds": processor_seconds, "peak": resident("VmHWM") - before}
+        say({**answer, "found": found if plain else None})
+        del found

@@ -2,20 +2,18 @@
 
 Peers want packages of their own, and so an environment of their own: `.venv-peers`, which `make bench-peers` makes
 from requirements.txt beside this file, or the one whose python TRANSOM_BENCH_PEERS names. A peer is either run once
-(`asked`), or kept waiting in a process of its own and told to work in its turn (`Apart`), so that its times are taken
-between Transom's.
+(`asked`), or measured in turns (`contender`), each in a process that ends with the turn.
 """
 
 import json
 import os
 import subprocess
 import sys
-import tempfile
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from bench.peers.contender_process import ROOT, Absent, ContenderProcess, last_words
+
 INSTALLED = "make bench-peers"
 
 # Each peer, and the package whose version it is known by.
@@ -35,10 +33,6 @@ PACKAGES = {
     "llama.cpp": "cyllama",
     "captum": "captum",
 }
-
-
-class Absent(Exception):
-    """A peer that is not here, or that did not work; the message says why."""
 
 
 def python() -> str:
@@ -82,10 +76,6 @@ def command(module: str, *arguments: object, interpreter: str | None = None) -> 
     return [interpreter or python(), "-m", f"bench.peers.{module}", *(json.dumps(one) for one in arguments)]
 
 
-def last_words(text: str, code: int) -> str:
-    return (text.strip().splitlines() or [f"code {code}" if code >= 0 else f"signal {-code}"])[-1][:160]
-
-
 def asked(module: str, *arguments: object, seconds: float) -> Any:
     """What the module prints as JSON when it is run once."""
     try:
@@ -99,40 +89,11 @@ def asked(module: str, *arguments: object, seconds: float) -> Any:
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-class Apart:
-    """A contender in a process of its own, which works when it is called.
+def contender(module: str, *arguments: object, interpreter: str | None = None) -> ContenderProcess:
+    """A module of this folder as a contender whose process lives only during its turns."""
+    return ContenderProcess(command(module, *arguments, interpreter=interpreter))
 
-    The module is told what to prepare by its arguments; then it answers each line of input with a line of JSON.
-    """
 
-    def __init__(self, module: str, *arguments: object) -> None:
-        self.complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
-        self.process = subprocess.Popen(
-            command(module, *arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.complaints,
-            text=True, cwd=ROOT,
-        )  # fmt: skip
-        self.told = self.answer()
-
-    def answer(self) -> Any:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("{"):  # some peers greet on stdout
-                return json.loads(line)
-        code = self.process.wait()
-        self.complaints.seek(0)
-        raise Absent(f"it ended with {last_words(self.complaints.read(), code)}")
-
-    def ask(self, what: str) -> Any:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{what}\n")
-        self.process.stdin.flush()
-        return self.answer()
-
-    def __call__(self) -> Any:
-        return self.ask("work")
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(30)
-        self.complaints.close()
+def own_contender(module: str, arguments: list[Any], threads: int) -> ContenderProcess:
+    """What `prepare` of a question's module gives for these arguments, in this interpreter; measured like a peer."""
+    return contender("prepared_by", module, arguments, threads, interpreter=sys.executable)

@@ -2,7 +2,7 @@
 
     python -m bench.peers.trained_by '{"rows": 256, "length": 16, "vocabulary": 9712, "threads": 2}'
 
-waits to be told (see `apart`). The step is that of its TrainManager: loss with label smoothing, normalised by tokens,
+waits to be asked (see `apart`). The step is that of its TrainManager: loss with label smoothing, normalised by tokens,
 gradients clipped, Adam.
 """
 

@@ -1,20 +1,18 @@
 """One contender of `bench watching`, in a process of its own: what a forward takes that leaves its attention behind.
 
-    python -m bench.peers.watched_by '"nnsight"' '{"tokens": 512, "layers": 12, …, "threads": 2, "repeats": 3}'
+    python -m bench.peers.watched_by '"nnsight"' '{"tokens": 512, "layers": 12, …, "threads": 2}'
 
-prints one JSON object: the seconds of each repeat, and the bytes needed at the peak beyond model and text. It imports
-nothing that the peers' interpreter lacks.
+waits to be asked (see `apart`). It imports nothing that the peers' interpreter lacks.
 """
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from bench.peers.apart import resident, set_back
+from bench.peers.apart import wait
 
 Work = Callable[[], object]
 VOCABULARY = 1000
@@ -127,23 +125,10 @@ CONTENDERS = {
 }
 
 
-def measured(work: Work, repeats: int, seconds_at_most: float) -> dict[str, Any]:
-    """A small warm-up is not possible for all, so the first run gives the peak, and all of them their seconds."""
-    before, seconds = set_back(), []
-    for _ in range(repeats):
-        if sum(seconds) > seconds_at_most:
-            break
-        begun = time.perf_counter()
-        found = work()
-        seconds.append(time.perf_counter() - begun)
-        del found
-    return {"seconds": seconds, "peak": resident("VmHWM") - before}
-
-
 def main(contender: str, sizes: dict[str, Any]) -> None:
     torch.set_num_threads(sizes["threads"])
     with torch.no_grad():
-        print(json.dumps(measured(CONTENDERS[contender](sizes), sizes["repeats"], sizes.get("seconds", 60.0))))
+        wait(CONTENDERS[contender](sizes), plain=False)
 
 
 if __name__ == "__main__":

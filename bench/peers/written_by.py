@@ -2,7 +2,7 @@
 
     python -m bench.peers.written_by '"parameters.safetensors"' '{"layers": 12, …, "prompt": [5, 3], "new": 64}'
 
-writes the parameters as a GGUF file in float32 (no quantisation, no vocabulary), loads it, and waits to be told. The
+writes the parameters as a GGUF file in float32 (no quantisation, no vocabulary), loads it, and waits to be asked. The
 llama.cpp is that of the wheel cyllama, built for any x86-64 machine with AVX2; one compiled for this machine may do
 better.
 """

@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import transom
-from bench.measuring.instruments import SHARE, MiB, Work, answer, free, interleaved, machine, note, peak_memory, spelled
+from bench.measuring.instruments import SHARE, MiB, answer, free, machine, note, peak_memory, spelled
+from bench.measuring.timing import Work, interleaved, unsteady
 
 SHAPES = [(8, 8, 128, 64), (1, 12, 512, 64), (1, 12, 2048, 64), (1, 8, 4096, 128), (1, 12, 8192, 64)]
 HELD = {"eager": 4, "eager + statistics": 6}  # how often each holds a tensor of the weights' size at its peak
@@ -88,7 +89,7 @@ def compared(shape: tuple[int, ...], causal: bool, quick: bool) -> dict[str, obj
     running = {name: make for name, make in CONTENDERS.items() if fits(name, shape)}
     with torch.no_grad():
         made = {name: make(shape, causal) for name, make in running.items()}
-        times = interleaved(made, repeats=3 if quick else 30, seconds=1 if quick else 20)
+        times = interleaved(made, repeats=8 if quick else 30, seconds=1 if quick else 20)
     memory = {name: peak_memory(make, shape, causal) for name, make in running.items()}
     return {
         "shape": shape,
@@ -97,6 +98,7 @@ def compared(shape: tuple[int, ...], causal: bool, quick: bool) -> dict[str, obj
         "ratio": {name: time["best"] / times["sdpa"]["best"] for name, time in times.items()},
         "median_ratio": {name: time["median"] / times["sdpa"]["median"] for name, time in times.items()},
         "peak_MiB": {name: found / MiB for name, found in memory.items()},
+        "unsteady": unsteady(times),
     }
 
 

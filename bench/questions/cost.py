@@ -21,7 +21,8 @@ import torch
 import torch.nn.functional as F
 
 import transom
-from bench.measuring.instruments import Work, answer, machine, note, spelled
+from bench.measuring.instruments import answer, machine, note, spelled
+from bench.measuring.timing import Work
 from transom.kernels import engines, looking
 from transom.kernels.problem import put
 from transom.lens.receipt import checked

@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.measuring.instruments import Work, answer, interleaved, machine, note
+from bench.measuring.instruments import answer, machine, note
+from bench.measuring.timing import Work, interleaved, unsteady
 from transom.kernels import library
 from transom.kernels.packed import Ahead, Packed
 from transom.kernels.program import Draft, Program
@@ -191,12 +192,13 @@ def measured(model: EncoderDecoder, who: dict[str, Writer], case: str, new: int,
         "tokens_a_second": {name: count * new / times[name]["best"] for name in who},
         "ratio": {name: time["best"] / own["best"] for name, time in times.items()},
         "median_ratio": {name: time["median"] / own["median"] for name, time in times.items()},
+        "unsteady": unsteady(times),
     }
 
 
 def run(options: Namespace) -> int:
     """Measure, print, and say by the exit code whether the bar was met everywhere."""
-    new, rounds = (8, 3) if options.quick else (32, 25)
+    new, rounds = (16, 4) if options.quick else (32, 25)
     with tempfile.TemporaryDirectory() as folder:
         model = translator()
         who = writers(model, Path(folder), options.threads)

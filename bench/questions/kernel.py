@@ -10,13 +10,15 @@ from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from itertools import product
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 import transom
-from bench.measuring.instruments import MiB, Work, answer, interleaved, machine, note, peak_memory, spelled
+from bench.measuring.instruments import MiB, answer, machine, note, peak_memory, spelled
+from bench.measuring.timing import Work, interleaved, unsteady
 from transom.kernels import engines, looking
 from transom.kernels.problem import put
 from transom.lens.sight import Sight
@@ -35,15 +37,15 @@ def tensors(shape: Shape, grad: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     return Q, K, V
 
 
-def ratio(contenders: dict[str, Work], quick: bool) -> dict[str, float]:
+def ratio(contenders: dict[str, Work], quick: bool) -> dict[str, Any]:
     """Milliseconds of the first, and the ratio of each other to it: of the minima, and of the medians."""
-    times = interleaved(contenders, repeats=5 if quick else 40, seconds=1 if quick else 15)
+    times = interleaved(contenders, repeats=8 if quick else 40, seconds=1 if quick else 15)
     first, *others = times
-    found = {f"{first}_ms": 1e3 * times[first]["best"]}
+    found: dict[str, Any] = {f"{first}_ms": 1e3 * times[first]["best"]}
     for name in others:
         found[name] = times[name]["best"] / times[first]["best"]
         found[f"{name}_median"] = times[name]["median"] / times[first]["median"]
-    return found
+    return found | {"unsteady": unsteady(times)}
 
 
 def trained(attention: Callable[..., Tensor], shape: Shape) -> Work:
@@ -53,13 +55,13 @@ def trained(attention: Callable[..., Tensor], shape: Shape) -> Work:
     return lambda: torch.autograd.grad(attention(Q, K, V), (Q, K, V), sent)
 
 
-def training(shape: Shape, causal: bool, quick: bool) -> dict[str, float]:
+def training(shape: Shape, causal: bool, quick: bool) -> dict[str, Any]:
     sdpa = partial(F.scaled_dot_product_attention, is_causal=causal)
     attend = partial(transom.attend, causal=causal)
     return ratio({"sdpa": trained(sdpa, shape), "transom": trained(attend, shape)}, quick)
 
 
-def looked_later(shape: Shape, causal: bool, quick: bool) -> dict[str, float]:
+def looked_later(shape: Shape, causal: bool, quick: bool) -> dict[str, Any]:
     """All statistics and the top 8, from Q, K and the log-sum-exp alone."""
     Q, K, V = tensors(shape)
     problem = put(Q, K, V, causal=causal)
@@ -72,7 +74,7 @@ def looked_later(shape: Shape, causal: bool, quick: bool) -> dict[str, float]:
     return ratio(contenders, quick)
 
 
-def tile(quick: bool) -> dict[str, float]:
+def tile(quick: bool) -> dict[str, Any]:
     """An exact 256 × 256 tile of a long attention, whose log-sum-exp is taken as given."""
     Q, K, V = tensors((1, 1, 8192 if quick else LONG, 64))
     rows = Q.shape[2] // 2
@@ -81,7 +83,7 @@ def tile(quick: bool) -> dict[str, float]:
     return ratio({"tile": work}, quick)
 
 
-def overview(quick: bool) -> dict[str, float]:
+def overview(quick: bool) -> dict[str, Any]:
     """The map of a whole head beside the machine's own product of Q and K, which has nothing in it but the scores."""
     n = 2048 if quick else OVERVIEW
     Q, K, V = tensors((1, 1, n, 64))
@@ -199,7 +201,9 @@ def measured(quick: bool) -> dict[str, object]:
 
 def line(row: dict) -> str:
     return ", ".join(
-        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in row.items()
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in row.items()
+        if name != "unsteady"
     )
 
 

@@ -3,8 +3,9 @@
 RMS norms, SwiGLU, rotary positions, grouped heads: 12 layers of d_model 576, 9 heads that share 3 keys and values, a
 hidden layer of 1,536, a vocabulary of 8,192 (SmolLM2-135M has 30 such layers and a larger vocabulary). One prompt of 16
 tokens, 64 new ones, greedily. Transom's parameters go to Hugging Face's Llama, and as a GGUF file in float32 to
-llama.cpp; before anything is timed, the tokens of all must be the same. llama.cpp keeps its cache in half precision
-unless told otherwise; here it is float32 too, so that everybody computes the same.
+llama.cpp; each works in a process that ends with its turn, and times count only if the tokens of all are the same.
+llama.cpp keeps its cache in half precision unless told otherwise; here it is float32 too, so that everybody computes
+the same.
 
     python -m bench llama [--json] [--quick] [--threads N]
 """
@@ -12,18 +13,21 @@ unless told otherwise; here it is float32 too, so that everybody computes the sa
 import tempfile
 from argparse import Namespace
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bench.measuring.instruments import Work, answer, interleaved, machine, note
-from bench.peers.environment import Absent, Apart, present, version
+from bench.measuring.instruments import answer, machine, note
+from bench.measuring.timing import Work, interleaved, unsteady
+from bench.peers.contender_process import ContenderProcess
+from bench.peers.environment import Absent, contender, own_contender, present, version
 from transom.models import Decoder, DecoderConfig
 
 SIZES = {"layers": 12, "d_model": 576, "heads": 9, "kv_heads": 3, "d_hidden": 1536, "vocabulary": 8192}
-QUICK = {"layers": 2, "d_model": 96, "heads": 3, "kv_heads": 1, "d_hidden": 256, "vocabulary": 512}
+QUICK = {"layers": 4, "d_model": 192, "heads": 6, "kv_heads": 2, "d_hidden": 512, "vocabulary": 2048}
 LONGEST, PROMPT = 128, 16
 
 
@@ -109,43 +113,55 @@ def for_llama_cpp(model: Decoder, folder: Path) -> Path:
     return folder / "parameters.safetensors"
 
 
-def contenders(sizes: dict[str, int], new: int, threads: int, folder: Path) -> tuple[dict[str, Work], dict[str, str]]:
-    """Each gives the new tokens; and why some are not here."""
-    model = writer(sizes)
-    twin, missing = hugging_face(model, sizes), {}
-    prompt = torch.randint(sizes["vocabulary"], (1, PROMPT), generator=torch.Generator().manual_seed(1))
-    real, greedy = torch.ones_like(prompt), {"do_sample": False, "max_new_tokens": new, "eos_token_id": None}
+def prompt(sizes: dict[str, int]) -> Tensor:
+    return torch.randint(sizes["vocabulary"], (1, PROMPT), generator=torch.Generator().manual_seed(1))
 
-    def ours() -> list[int]:
-        found = model.generate(prompt, max_new_tokens=new, eos_token_id=None)
+
+def prepare(name: str, sizes: dict[str, int], new: int) -> Work:
+    """A contender of this interpreter, for a process of its own: it gives the new tokens."""
+    model, given = writer(sizes), prompt(sizes)
+    if name == "Transom":
+        write = partial(model.generate, given, max_new_tokens=new, eos_token_id=None)
+    else:
+        settings = {"do_sample": False, "max_new_tokens": new, "eos_token_id": None}
+        twin = hugging_face(model, sizes)
+        write = partial(twin.generate, input_ids=given, attention_mask=torch.ones_like(given), **settings)
+
+    @torch.no_grad()
+    def work() -> list[int]:
+        found = write()
         assert isinstance(found, Tensor)
         return found[0, PROMPT:].tolist()
 
-    found: dict[str, Work] = {
-        "Transom": ours,
-        "Hugging Face": lambda: twin.generate(input_ids=prompt, attention_mask=real, **greedy)[0, PROMPT:].tolist(),
-    }
+    return work
+
+
+def contenders(
+    sizes: dict[str, int], new: int, options: Namespace, folder: Path
+) -> tuple[dict[str, ContenderProcess], dict[str, str]]:
+    """Each as a process; and why some are not here."""
+    found = {name: own_contender(__name__, [name, sizes, new], options.threads) for name in ("Transom", "Hugging Face")}
     try:
+        if options.quick:
+            raise Absent("left out of a quick run")
         present("llama.cpp")
-        told = {**sizes, "new": new, "threads": threads, "longest": LONGEST, "prompt": prompt[0].tolist()}
-        apart = Apart("written_by", str(for_llama_cpp(model, folder)), told)
-        found["llama.cpp"] = lambda: apart()["found"]
-    except Absent as why:
-        note(f"llama.cpp is left out: {why}")
-        missing["llama.cpp"] = str(why)
-    return found, missing
+    except Absent as reason:
+        note(f"llama.cpp is left out: {reason}")
+        return found, {"llama.cpp": str(reason)}
+    told = {**sizes, "new": new, "threads": options.threads, "longest": LONGEST, "prompt": prompt(sizes)[0].tolist()}
+    return found | {"llama.cpp": contender("written_by", str(for_llama_cpp(writer(sizes), folder)), told)}, {}
 
 
 def run(options: Namespace) -> int:
     """Measure and print."""
-    sizes, new = (QUICK, 8) if options.quick else (SIZES, 64)
-    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        who, missing = contenders(sizes, new, options.threads, Path(folder))
-        written = {name: work() for name, work in who.items()}
-        note(f"{len(who)} contenders, {new} tokens each …")
-        if any(tokens != written["Transom"] for tokens in written.values()):
-            raise RuntimeError(f"not all wrote the same tokens, so nothing was measured: {written}")
-        times = interleaved(who, 3 if options.quick else 15, 90)
+    sizes, new = (QUICK, 16) if options.quick else (SIZES, 64)
+    with tempfile.TemporaryDirectory() as folder:
+        who, missing = contenders(sizes, new, options, Path(folder))
+        note(f"{len(who)} processes in turn, twice, {new} tokens each …")
+        times = interleaved(who, 8 if options.quick else 16, 10 if options.quick else 90, missing)
+    written = {name: who[name].found for name in times}
+    if any(tokens != written["Transom"] for tokens in written.values()):
+        raise RuntimeError(f"not all wrote the same tokens, so no time counts: {written}")
     result = {
         "machine": machine(),
         "sizes": sizes,
@@ -153,6 +169,7 @@ def run(options: Namespace) -> int:
         "milliseconds_a_step": {name: 1e3 * time["best"] / new for name, time in times.items()},
         "median_milliseconds_a_step": {name: 1e3 * time["median"] / new for name, time in times.items()},
         "versions": {name: version(name) for name in times if name != "Transom"},
+        "unsteady": unsteady(times),
         "not run": missing,
     }
     answer(options, result, table(result))

@@ -14,7 +14,8 @@ import sys
 from argparse import Namespace
 from typing import Any
 
-from bench.measuring.instruments import SHARE, MiB, answer, free, left, machine, note
+from bench.measuring.instruments import SHARE, MiB, answer, free, machine, note
+from bench.measuring.timing import RUNS, left, unsteady
 from bench.peers.environment import ROOT, Absent, asked, command, last_words, present
 
 SIZES = {"heads": 12, "d_model": 768}
@@ -46,8 +47,22 @@ def bertviz(sizes: dict[str, Any]) -> dict[str, Any]:
 
 
 def compared(sizes: dict[str, Any]) -> dict[str, Any]:
-    note(f"{sizes['tokens']} tokens …")
-    return {"tokens": sizes["tokens"], "Transom": ours(sizes), "BertViz": bertviz(sizes)}
+    """Both in turn, in two runs, each time in a new process; what took longer than the time left has one run."""
+    runs: dict[str, list[dict[str, Any]]] = {"Transom": [], "BertViz": []}
+    for number in range(RUNS):
+        note(f"{sizes['tokens']} tokens, run {number + 1} …")
+        for name, measure in (("Transom", ours), ("BertViz", bertviz)):
+            if not runs[name] or ("not run" not in runs[name][0] and left() > seconds_of(runs[name][0])):
+                found = measure(sizes)
+                runs[name] += [found] if not runs[name] or "not run" not in found else []
+    times = {name: {"runs": [seconds_of(one) for one in found]} for name, found in runs.items()}
+    best = {name: min(found, key=seconds_of) for name, found in runs.items()}
+    once = [name for name, found in runs.items() if len(found) == 1 and "not run" not in found[0]]
+    return {"tokens": sizes["tokens"], **best, "unsteady": unsteady(times), "one run": once}
+
+
+def seconds_of(found: dict[str, Any]) -> float:
+    return 0.0 if "not run" in found else found["seen_seconds"] + found["drawn_seconds"]
 
 
 def run(options: Namespace) -> int:
@@ -71,4 +86,5 @@ def table(results: list[dict[str, Any]]) -> str:
                 f"{one['tokens']:>7}  {name:<10}{found['seen_seconds']:>9.2f}{found['drawn_seconds']:>9.2f}"
                 f"{found['page_bytes'] / MiB:>10.2f}{trace:>11}{found['peak'] / MiB:>10.0f}"
             )
+        lines += [f"{'':>9}{name} has one run: the time was up" for name in one["one run"]]
     return "\n".join(lines)

@@ -142,7 +142,7 @@ async def one(server: Server, path: str) -> int:
 
 
 def run(options: Namespace) -> int:
-    tokens, clients, seconds = (4096, 20, 5.0) if options.quick else (32_768, 200, 60.0)
+    tokens, clients, seconds = (4096, 20, 3.0) if options.quick else (32_768, 200, 60.0)
     result: dict[str, Any] = {"machine": machine(), "tokens": tokens}
     note("a sentence of 20 words, the embedded translator")
     server = Server()

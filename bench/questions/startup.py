@@ -14,7 +14,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from bench.measuring.instruments import MiB, Work, answer, interleaved, machine, note
+from bench.measuring.instruments import MiB, answer, machine, note
+from bench.measuring.timing import Work, interleaved, unsteady
 from bench.peers.environment import PACKAGES, ROOT, Absent, asked, command, present, python
 
 BIN = Path(sys.executable).parent
@@ -29,6 +30,7 @@ OURS: dict[str, list[str]] = {
     "transom see": [str(BIN / "transom"), "see", "Where do you live?"],
     "Hugging Face": [sys.executable, "-c", "from transformers import GPT2Model"],
 }
+IN_QUICK = ("python alone", "import torch", "transom.watch at hand", "Hugging Face")
 THEIRS = {
     "TransformerLens": "from transformer_lens.model_bridge import TransformerBridge",
     "nnsight": "from nnsight import NNsight",
@@ -44,7 +46,9 @@ def process(command: list[str]) -> Work:
     return work
 
 
-def contenders() -> dict[str, list[str]]:
+def contenders(quick: bool) -> dict[str, list[str]]:
+    if quick:
+        return {name: OURS[name] for name in IN_QUICK}
     found = dict(OURS)
     for peer, line in THEIRS.items():
         try:
@@ -70,13 +74,15 @@ def sizes(peers: list[str]) -> dict[str, dict[str, Any]]:
 
 def run(options: Namespace) -> int:
     """Measure and print."""
-    commands = contenders()
+    commands = contenders(options.quick)
     note(f"{len(commands)} processes, in turn …")
     times = interleaved({name: process(one) for name, one in commands.items()}, 2 if options.quick else 7, SECONDS)
     result = {
         "machine": machine(),
         "seconds": {name: time["best"] for name, time in times.items()},
         "median_seconds": {name: time["median"] for name, time in times.items()},
+        "not run": dict.fromkeys(THEIRS, "left out of a quick run") if options.quick else {},
+        "unsteady": unsteady(times),
         "brought": sizes([peer for peer in THEIRS if peer in commands]),
     }
     answer(options, result, table(result))

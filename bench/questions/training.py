@@ -1,10 +1,10 @@
 """How fast does a translator learn, beside nn.Transformer, Hugging Face's Marian and JoeyNMT of the same size?
 
-Training steps on the same batches in one run: `tiny` (4+4 layers, d_model 128), 256 pairs of 16 tokens, a vocabulary
-of 9,712, label smoothing, clipping, Adam. `nn.Transformer` is written as its documentation shows it: whole logits,
-nn.CrossEntropyLoss, its own masks. JoeyNMT's step is its own, in the environment of the peers (`make bench-peers`). The
-machine's limit is the time its matrix products alone take. Then the same with matrix products in bfloat16 by autocast
-(Transom's `train.precision`): those are compared with each other.
+Training steps on the same batches, each contender in a process that ends with its turn: `tiny` (4+4 layers, d_model
+128), 256 pairs of 16 tokens, a vocabulary of 9,712, label smoothing, clipping, Adam. `nn.Transformer` is written as
+its documentation shows it: whole logits, nn.CrossEntropyLoss, its own masks. JoeyNMT's step is its own, in the
+environment of the peers (`make bench-peers`). The machine's limit is the time its matrix products alone take. Then the
+same with matrix products in bfloat16 by autocast (Transom's `train.precision`): those are compared with each other.
 
     python -m bench training [--json] [--quick] [--threads N]
 """
@@ -18,8 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.measuring.instruments import MiB, Work, answer, interleaved, machine, note, peak_memory
-from bench.peers.environment import Absent, Apart, present, version
+from bench.measuring.instruments import MiB, answer, machine, note
+from bench.measuring.timing import Work, interleaved, unsteady
+from bench.peers.contender_process import ContenderProcess
+from bench.peers.environment import Absent, contender, own_contender, present, version
 from transom.kernels.linear_loss import linear_cross_entropy
 from transom.models import PRESETS, EncoderDecoder
 from transom.run.optimizers import optimizer
@@ -147,33 +149,38 @@ def beside(name: str) -> str:
     return f"Transom{LOW}" if name.endswith(LOW) else "Transom"
 
 
-def joeynmt(rows: int, length: int, threads: int) -> Apart | None:
-    """JoeyNMT waiting in a process of its own; None, with a note, where it is not to be had."""
+def prepare(name: str, rows: int, length: int) -> Work:
+    """A contender of this interpreter, for a process of its own."""
+    return CONTENDERS[name](rows, length)
+
+
+def contenders(rows: int, length: int, options: Namespace) -> tuple[dict[str, ContenderProcess], dict[str, str]]:
+    """All of them as processes; and why some are not here."""
+    names = [name for name in CONTENDERS if not (options.quick and name.endswith(LOW))]
+    found = {name: own_contender(__name__, [name, rows, length], options.threads) for name in names}
     try:
+        if options.quick:
+            raise Absent("left out of a quick run")
         present("JoeyNMT")
-        return Apart("trained_by", {"rows": rows, "length": length, "vocabulary": VOCABULARY, "threads": threads})
-    except Absent as missing:
-        note(f"JoeyNMT is left out: {missing}")
-        return None
+    except Absent as reason:
+        note(f"JoeyNMT is left out: {reason}")
+        return found, {"JoeyNMT": str(reason)}
+    sizes = {"rows": rows, "length": length, "vocabulary": VOCABULARY, "threads": options.threads}
+    return found | {"JoeyNMT": contender("trained_by", sizes)}, {}
 
 
 def run(options: Namespace) -> int:
     """Measure, print, and say by the exit code whether the bars were met."""
-    rows, length = (32, 16) if options.quick else (256, 16)
-    note(f"{rows} pairs of {length} tokens …")
-    who: dict[str, Work] = {name: make(rows, length) for name, make in CONTENDERS.items()}
-    apart = joeynmt(rows, length, options.threads)
-    times = interleaved(who | ({"JoeyNMT": apart} if apart else {}), 3 if options.quick else 12, 120)
-    memory = {name: peak_memory(make, rows, length) / MiB for name, make in CONTENDERS.items()}
-    if apart:
-        memory["JoeyNMT"] = apart()["peak"] / MiB
-        apart.close()
-    result = told(times, memory, rows, length)
+    rows, length = (64, 16) if options.quick else (256, 16)
+    who, missing = contenders(rows, length, options)
+    note(f"{rows} pairs of {length} tokens, {len(who)} processes in turn, twice …")
+    times = interleaved(who, 6 if options.quick else 12, 10 if options.quick else 120, missing)
+    result = told(times, missing, rows, length)
     answer(options, result, table(result))
-    return 0 if all(result["ratio"][name] >= bar for name, bar in BARS.items()) else 1
+    return 0 if all(result["ratio"].get(name, 0) >= bar for name, bar in BARS.items()) else 1
 
 
-def told(times: dict[str, dict[str, float]], memory: dict[str, float], rows: int, length: int) -> dict[str, Any]:
+def told(times: dict[str, dict[str, Any]], missing: dict[str, str], rows: int, length: int) -> dict[str, Any]:
     peers = [name for name in times if not name.startswith(("Transom", "matrix products"))]
     return {
         "machine": machine(),
@@ -182,13 +189,16 @@ def told(times: dict[str, dict[str, float]], memory: dict[str, float], rows: int
         "ratio": {name: time["best"] / times[beside(name)]["best"] for name, time in times.items()},
         "median_ratio": {name: time["median"] / times[beside(name)]["median"] for name, time in times.items()},
         "targets_a_second": {name: rows * length / time["best"] for name, time in times.items()},
-        "peak_MiB": memory,
+        "peak_MiB": {name: time["peak"] / MiB for name, time in times.items()},
+        "unsteady": unsteady(times),
+        "unsteady_peaks": unsteady(times, "peaks"),
+        "not run": missing,
         "versions": {name: version(name.removesuffix(LOW)) for name in peers},
         "bars": BARS,
     }
 
 
-def table(result: dict) -> str:
+def table(result: dict[str, Any]) -> str:
     lines = [f"{'':<26}{'ms a step':>10}{'÷ Transom':>18}{'targets/s':>12}{'peak MiB':>10}{'bar':>6}"]
     for name in result["milliseconds"]:
         ratio = f"{result['ratio'][name]:.2f} ({result['median_ratio'][name]:.2f})"

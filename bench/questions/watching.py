@@ -2,9 +2,9 @@
 
 A random GPT-2 of the small size, without its head. First in one process, in turn: its forward pass watched ÷ unwatched,
 and every statistic of every head ÷ the attention's own forward; and what watching keeps beside what it says it keeps.
-Then, each in a process of its own, at growing lengths: time and peak memory of a forward pass that leaves its attention
-behind, by Transom, by Hugging Face's eager attention, by TransformerLens and by nnsight. What would not fit into memory
-is not run; its weights alone are counted instead.
+Then, each in a process of its own that ends with its turn, at growing lengths: time and peak memory of a forward pass
+that leaves its attention behind, by Transom, by Hugging Face's eager attention, by TransformerLens and by nnsight. What
+would not fit into memory is not run; its weights alone are counted instead.
 
     python -m bench watching [--json] [--quick] [--threads N]
 
@@ -12,8 +12,6 @@ TransformerLens and nnsight want packages of their own: `make bench-peers` insta
 for which the time is too short are left out, and said to be; `--seconds 900` has time for all.
 """
 
-import json
-import subprocess
 import sys
 from argparse import Namespace
 from typing import Any
@@ -21,17 +19,20 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from bench.measuring.instruments import SHARE, MiB, answer, free, interleaved, left, machine, note, peak_memory, spelled
-from bench.peers.environment import ROOT, Absent, command, last_words, present, python
+from bench.measuring.instruments import SHARE, MiB, answer, free, machine, note, peak_memory, spelled
+from bench.measuring.timing import RUNS, interleaved, left, unsteady
+from bench.peers.contender_process import ContenderProcess
+from bench.peers.environment import Absent, contender, present, python
 from bench.peers.watched_by import CONTENDERS, gpt2, text, unwatched, watched
 
 SIZES = {"tokens": 2048, "layers": 12, "d_model": 768, "heads": 12}
 LENGTHS = [2048, 512, 4096, 8192]  # in this order, as the time allows
-QUICK = {"tokens": 256, "layers": 2, "d_model": 96, "heads": 3}
+QUICK = {"tokens": 512, "layers": 4, "d_model": 192, "heads": 6}
 TIME_BAR, STATISTICS_BAR = 1.05, 0.6
 HOLD_WEIGHTS = ("Hugging Face eager", "TransformerLens", "nnsight")
 ELSEWHERE = ("TransformerLens", "nnsight")  # contenders that may need another python
-A_PROCESS = 15  # seconds that one at 2,048 tokens may be expected to take
+A_PROCESS = 15  # seconds that one at 2,048 tokens may be expected to take, in one run
+IN_QUICK = ("Transom", "Hugging Face eager")
 
 
 def in_turn(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def in_turn(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
     import transom
 
     note(f"{sizes['tokens']} tokens, watched and unwatched in turn …")
-    repeats, seconds = (3, 2) if quick else (15, max(20.0, min(120.0, left() / 6)))
+    repeats, seconds = (8, 2) if quick else (15, max(20.0, min(120.0, left() / 6)))
     with torch.no_grad():
         times = interleaved({"unwatched": unwatched(sizes), "watched": watched(sizes)}, repeats, seconds)
         model, tokens = gpt2(sizes, "sdpa"), text(sizes)
@@ -67,32 +68,48 @@ def in_turn(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
         "statistics ÷ attention": looks["statistics"]["best"] / looks["attention"]["best"],
         "kept_MiB": kept / MiB,
         "more_MiB": (peaks["watched"] - peaks["unwatched"]) / MiB,
+        "unsteady": unsteady(times | looks),
     }
 
 
-def one(contender: str, sizes: dict[str, Any]) -> dict[str, Any]:
-    """Time and peak memory of one contender, or why there is none."""
+def refuse(name: str, sizes: dict[str, Any], seconds: float, quick: bool) -> str:
+    """Why a contender is not run; nothing if it is."""
     weights = sizes["layers"] * sizes["heads"] * sizes["tokens"] ** 2 * 4
-    if contender in HOLD_WEIGHTS and weights > SHARE * free():
-        return {"not run": f"its weights alone take {weights / 2**30:.1f} GiB, and {free() / 2**30:.1f} GiB are free"}
-    if left() < A_PROCESS * sizes["tokens"] / SIZES["tokens"]:
-        return {"not run": "the time of this question was up; more of it: --seconds"}
-    try:
-        interpreter = python() if contender in ELSEWHERE and present(contender) else sys.executable
-    except Absent as missing:
-        return {"not run": str(missing)}
-    note(f"{sizes['tokens']} tokens, {contender} …")
-    done = subprocess.run(
-        command("watched_by", contender, sizes, interpreter=interpreter),
-        capture_output=True, text=True, check=False, cwd=ROOT,
-    )  # fmt: skip
-    if done.returncode:
-        return {"not run": f"it ended with {last_words(done.stderr, done.returncode)}"}
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    if name in HOLD_WEIGHTS and weights > SHARE * free():
+        return f"its weights alone take {weights / 2**30:.1f} GiB, and {free() / 2**30:.1f} GiB are free"
+    if quick and name not in IN_QUICK:
+        return "left out of a quick run"
+    if seconds < RUNS * A_PROCESS * sizes["tokens"] / SIZES["tokens"]:
+        return "the time of this question was up; more of it: --seconds"
+    return ""
 
 
-def compared(sizes: dict[str, Any]) -> dict[str, Any]:
-    return {"tokens": sizes["tokens"], "contenders": {name: one(name, sizes) for name in CONTENDERS}}
+def compared(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
+    """Time and peak memory of each contender at one length, or why there is none."""
+    who: dict[str, ContenderProcess] = {}
+    found: dict[str, dict[str, Any]] = {}
+    missing: dict[str, str] = {}
+    seconds = left()
+    for name in CONTENDERS:
+        try:
+            if reason := refuse(name, sizes, seconds, quick):
+                raise Absent(reason)
+            interpreter = python() if name in ELSEWHERE and present(name) else sys.executable
+        except Absent as reason:
+            missing[name] = str(reason)
+        else:
+            who[name] = contender("watched_by", name, sizes, interpreter=interpreter)
+            seconds -= RUNS * A_PROCESS * sizes["tokens"] / SIZES["tokens"]
+    note(f"{sizes['tokens']} tokens, {', '.join(who)} …")
+    times = interleaved(who, 4 if quick else 6, 16 * len(who), missing)
+    for name in CONTENDERS:
+        if name in times:
+            one = times[name]
+            found[name] = {"seconds": one["runs"], "peak": one["peak"], "peaks": one["peaks"]}
+        else:
+            found[name] = {"not run": missing[name]}
+    more = {"unsteady": unsteady(times), "unsteady_peaks": unsteady(times, "peaks")}
+    return {"tokens": sizes["tokens"], "contenders": found, **more}
 
 
 def table(first: dict[str, Any], results: list[dict[str, Any]]) -> str:
@@ -125,9 +142,8 @@ def run(options: Namespace) -> int:
     """Measure, print, and say by the exit code whether watching stayed under its bar."""
     sizes = QUICK if options.quick else SIZES
     first = in_turn(sizes, options.quick)
-    more = {"threads": options.threads, "repeats": 2 if options.quick else 3, "seconds": 8}
-    lengths = [128] if options.quick else LENGTHS
-    results = [compared({**sizes, **more, "tokens": length}) for length in lengths]
+    lengths = [sizes["tokens"]] if options.quick else LENGTHS
+    results = [compared({**sizes, "threads": options.threads, "tokens": length}, options.quick) for length in lengths]
     results.sort(key=lambda result: result["tokens"])
     told = {"machine": machine(), "in_turn": first, "compared": results}
     answer(options, told, f"{spelled(machine())}\n\n{table(first, results)}")
