@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-native test-kills fuzz lint bench bench-peers screenshots clean
+.PHONY: help run test test-all test-native test-kills fuzz lint bench bench-quick bench-peers pip-audit screenshots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,6 +10,7 @@ NATIVE := setup.py $(wildcard src/transom/kernels/native/*.[ch]pp)
 FOR_RUN := .venv/.ready-to-run
 FOR_WORK := .venv/.ready-to-work
 PEERS := .venv-peers
+AUDIT := .venv-audit
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -44,14 +45,21 @@ bench: $(FOR_WORK)  ## Transom beside its peers, all questions: out/bench/bench.
 	@$(MAKE) -s bench-peers || echo "Without the peers that need .venv-peers; the table says which." >&2
 	@$(BIN)/python -m bench
 
+bench-quick: $(FOR_WORK)  ## the same in three minutes: small shapes, peers of .venv only; out/bench-quick/bench.md
+	@$(BIN)/python -m bench --quick
+
 bench-peers: $(PEERS)/.ready  ## the peers, in an environment of their own (.venv-peers)
+
+# --strict: a package that the advisory service could not be asked about is a failure, not a package without advisories.
+pip-audit: $(AUDIT)/.ready  ## known vulnerabilities of the tested set of packages (asks the advisory service)
+	@$(AUDIT)/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off -r constraints.txt
 
 screenshots: $(FOR_WORK)  ## the pictures of the docs, drawn anew (the photographs need Chromium)
 	@$(BIN)/python docs/draw_pictures.py
 	@$(BIN)/python docs/photograph_page.py
 
-clean:  ## remove .venv, .venv-peers and what the tools leave behind
-	@rm -rf .venv $(PEERS) .pytest_cache .ruff_cache .hypothesis build
+clean:  ## remove .venv, .venv-peers, .venv-audit and what the tools leave behind
+	@rm -rf .venv $(PEERS) $(AUDIT) .pytest_cache .ruff_cache .hypothesis build
 
 $(FOR_RUN): pyproject.toml constraints.txt $(NATIVE)
 	$(call installed,.,)
@@ -67,6 +75,12 @@ $(PEERS)/.ready: bench/peers/requirements.txt constraints.txt
 	@echo "[2/3] installing torch once more (about 200 MB as a CPU build)" >&2; $(call peer_pip,torch)
 	@echo "[3/3] installing TransformerLens, nnsight, BertViz, captum, llama.cpp, JoeyNMT" >&2
 	@$(call peer_pip,-r bench/peers/requirements.txt); $(call peer_pip,--no-deps joeynmt==2.3.0)
+	@touch $@
+
+# An environment of its own: what pip-audit itself needs is not part of the tested set.
+$(AUDIT)/.ready:
+	@echo "making $(AUDIT) with pip-audit" >&2; $(PYTHON) -m venv $(AUDIT)
+	@$(AUDIT)/bin/python -m pip install -q --disable-pip-version-check 'pip-audit>=2.10,<3'
 	@touch $@
 
 # pip warns about every find-links folder that is not there; nothing else it says is hidden.

@@ -2,7 +2,8 @@
 
 One question alone prints its own table. Several, or all of them, run one after the other, each in a process of its own;
 their answers come together as one table (bench.md) and one JSON document (bench.json) in `out/bench`. Those of
-docs/ come from `python -m bench --into docs`, on a machine that does nothing else.
+docs/ come from `python -m bench --into docs`, on a machine that does nothing else. With `--beside TREE` the same
+questions are asked of the transom in another checkout too, in turn: a table of before and after.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from bench.measuring.compare_trees import check_trees, compare_trees
 from bench.measuring.timing import allow, by_processor_time
 from bench.measuring.together import together
 from bench.peers.environment import ROOT
@@ -43,12 +45,17 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, help="that a question may take (180, of all questions watching more; 30 if quick)"
     )
+    parser.add_argument(
+        "--beside", type=Path, metavar="TREE", help="ask the same of the transom in another checkout, and compare"
+    )
     parser.add_argument("--processor", action="store_true", help="processor time: for a busy machine, with --threads 1")
     parser.add_argument("--into", type=Path, help="folder of table and JSON (out/bench, or out/bench-quick)")
     options = parser.parse_args()
     unknown = [name for name in options.questions if name not in QUESTIONS]
     if unknown:
         parser.error(f"there is no question {unknown[0]!r}; there is {', '.join(QUESTIONS)}")
+    if options.beside and (reason := check_trees(options.beside)):
+        parser.error(reason)
     if options.quick and options.into and options.into.resolve() == ROOT / "docs":
         parser.error(
             "the figures in docs are those of a whole run, but this is a quick one; leave out --into or --quick"
@@ -60,6 +67,8 @@ def parsed() -> argparse.Namespace:
 
 def main() -> int:
     options = parsed()
+    if options.beside:
+        return compare_trees(options.questions, options)
     if len(options.questions) != 1:
         return together(options.questions or list(QUESTIONS), options)
     torch.set_num_threads(options.threads)

@@ -1,5 +1,6 @@
 """The table of the bench: every row says its peer's version and, in words, who wins."""
 
+import copy
 import json
 import re
 import sys
@@ -137,6 +138,45 @@ def test_seconds_are_the_best_and_bytes_are_mebibytes():
     assert [(row.unit, row.ours, row.theirs) for row in rows] == [("s", 2.0, 7.0), ("MiB at the peak", 2.0, 26.0)]
 
 
+# Where in the answer of a question it says which contenders were unsteady, and the names of all of them.
+UNSTEADY = {
+    "attention": (lambda found: found["attention"][0], ["attend", "sight", "sdpa", "eager + statistics"]),
+    "flex": (lambda found: found["compared"][0], ["Transom", "SDPA", "eager attention"]),
+    "kernel": (lambda found: found["ratios"]["training (3, 5) full"], ["transom", "sdpa"]),
+    "watching": (lambda found: found["compared"][0], ["Transom", "Hugging Face eager", "nnsight"]),
+    "pages": (lambda found: found["compared"][0], ["Transom", "BertViz"]),
+    "training": (
+        lambda found: found,
+        ["Transom", "nn.Transformer", "Marian", "Transom, bfloat16", "nn.Transformer, bfloat16", "Marian, bfloat16"],
+    ),
+    "generation": (lambda found: found["cases"]["greedy, 1"], ["Transom", "Hugging Face", "CTranslate2"]),
+    "llama": (lambda found: found, ["Transom", "Hugging Face", "llama.cpp"]),
+    "startup": (lambda found: found, ["transom.watch at hand", "Hugging Face"]),
+}
+
+
+@pytest.mark.parametrize("question", table.ROWS)
+def test_a_row_whose_two_runs_differ_says_so(question):
+    place, names = UNSTEADY[question]
+    steady, shaken = ANSWERS[question], copy.deepcopy(ANSWERS[question])
+    place(shaken)["unsteady"] = dict.fromkeys(names, 1.31)
+    pairs = zip(table.rows_of(question, steady), table.rows_of(question, shaken), strict=True)
+    timed = [(quiet, row) for quiet, row in pairs if row.unit.split()[0] in ("ms", "s") and row.theirs is not None]
+    assert timed
+    for quiet, row in timed:
+        said = f"; unsteady: two runs differ, of Transom 1.31 times, of {row.peer} 1.31 times"
+        assert row.words() == quiet.words() + said
+        assert row.told()["unsteady"] == {"Transom": 1.31, row.peer: 1.31}
+        assert quiet.told()["unsteady"] == {}
+
+
+def test_a_memory_whose_two_runs_differ_says_so():
+    shaken = copy.deepcopy(ANSWERS["watching"])
+    shaken["compared"][0]["unsteady_peaks"] = {"nnsight": 1.2}
+    rows = [row for row in table.rows_of("watching", shaken) if row.peer == "nnsight"]
+    assert [row.unsteady for row in rows] == [{}, {"nnsight": 1.2}]
+
+
 def test_a_question_without_an_answer_or_a_peer_has_no_rows():
     assert table.rows_of("generation", None) == []
     assert table.rows_of("induction", {"two layers": 1.0}) == []
@@ -162,6 +202,32 @@ def test_all_questions_become_one_page_and_one_document(monkeypatch, capsys, tmp
     document = json.loads((tmp_path / "out/bench.json").read_text(encoding="utf-8"))
     assert [row["version"] for row in document["rows"]] == [peers.version("Hugging Face"), peers.version("CTranslate2")]
     assert document["answers"] == said
+
+
+def test_a_quick_run_says_what_it_skipped_and_why(monkeypatch, capsys, tmp_path):
+    asked = []
+    monkeypatch.setattr(together, "answered", lambda question, options: asked.append(question) or {"result": {}})
+    options = Namespace(seconds=30, quick=True, json=False, into=tmp_path)
+    assert set(together.NOT_IN_QUICK) < set(questions)
+    assert together.together(["serving", *together.NOT_IN_QUICK], options) == 0
+    assert asked == ["serving"]
+    page = capsys.readouterr().out
+    for name, why in together.NOT_IN_QUICK.items():
+        assert f"* {name} was skipped in this quick run: {why}.\n" in page
+    assert "Where the runs differ more than 1.15 times, the row is called unsteady." in page
+
+
+def test_a_quick_run_is_written_beside_the_whole_one_and_never_into_docs(monkeypatch, capsys):
+    command = import_module("bench.__main__")
+    for words, into, seconds in (([], "out/bench", 180), (["--quick"], "out/bench-quick", 30)):
+        monkeypatch.setattr(sys, "argv", ["bench", *words])
+        options = command.parsed()
+        assert (str(options.into), options.seconds) == (into, seconds)
+    monkeypatch.setattr(sys, "argv", ["bench", "--quick", "--into", str(ROOT / "docs")])
+    with pytest.raises(SystemExit):
+        command.parsed()
+    said = "the figures in docs are those of a whole run, but this is a quick one; leave out --into or --quick"
+    assert capsys.readouterr().err.endswith(f"error: {said}\n")
 
 
 def test_a_question_that_fails_is_said_to_have_no_answer(tmp_path, monkeypatch):
@@ -198,3 +264,52 @@ def test_the_measured_page_is_the_one_that_its_document_gives():
     assert not document["quick"]
     assert set(document["answers"]) == set(questions)
     assert (ROOT / "docs/bench.md").read_text(encoding="utf-8") == together.report(document) + "\n"
+
+
+def test_before_and_after_have_the_best_of_each_tree_and_the_peers_beside():
+    compare = import_module("bench.measuring.compare_trees")
+
+    def rows(*pairs):
+        return [table.Row("generation", "greedy, 1", "Hugging Face", "ms a step", *pair) for pair in pairs]
+
+    shown = compare.render_comparison(rows((4.0, 10.0), (2.0, 11.0)), rows((3.0, 8.0), (5.0, None)))
+    assert shown.splitlines()[2:] == ["| generation | greedy, 1 | ms a step | 2 | 3 | 1.50 | Hugging Face | 0.80 |"]
+    alone = compare.render_comparison([], rows((3.0, None)))
+    assert alone.splitlines()[2:] == ["| generation | greedy, 1 | ms a step | – | 3 | – | Hugging Face | – |"]
+
+
+def test_another_tree_is_asked_with_its_own_transom(tmp_path, monkeypatch):
+    compare = import_module("bench.measuring.compare_trees")
+    asked = {}
+
+    def run(command, **settings):
+        asked.update(settings, command=command)
+        return Namespace(returncode=0, stdout='{"cases": {}}')
+
+    monkeypatch.setattr(compare.subprocess, "run", run)
+    options = Namespace(threads=1, seconds=5, quick=True, processor=False)
+    assert compare.ask_tree("generation", tmp_path, options) == {"cases": {}}
+    assert asked["env"]["PYTHONPATH"] == f"{tmp_path}/src"
+    assert asked["cwd"] == ROOT
+    words = ["-m", "bench", "generation", "--json", "--threads", "1", "--seconds", "5", "--quick"]
+    assert asked["command"] == [sys.executable, *words]
+    monkeypatch.setattr(compare.subprocess, "run", lambda *_, **__: Namespace(returncode=2, stdout=""))
+    said = f"generation gave no answer with the transom of {tmp_path}; its words are above"
+    with pytest.raises(RuntimeError, match=f"^{re.escape(said)}$"):
+        compare.ask_tree("generation", tmp_path, options)
+
+
+def test_trees_that_cannot_be_compared_are_refused(tmp_path, monkeypatch):
+    compare = import_module("bench.measuring.compare_trees")
+    said = f"--beside needs a checkout of Transom, but {tmp_path} has no src/transom; name its root"
+    assert compare.check_trees(tmp_path) == said
+    for name in ("before", "after"):
+        (tmp_path / name / "src/transom/kernels/native").mkdir(parents=True)
+        (tmp_path / name / "src/transom/__init__.py").touch()
+    monkeypatch.setattr(compare, "ROOT", tmp_path / "after")
+    assert compare.check_trees(tmp_path / "before") == ""
+    (tmp_path / "after/src/transom/kernels/native/generic.so").touch()
+    assert compare.check_trees(tmp_path / "before") == (
+        f"both trees need their native engine, but {tmp_path / 'before'} has none; "
+        "build it: python setup.py build_ext --inplace"
+    )
