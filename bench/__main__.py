@@ -43,7 +43,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small shapes, few repeats, three minutes in all")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads for torch")
     parser.add_argument(
-        "--seconds", type=float, help="that a question may take (180, of all questions watching more; 30 if quick)"
+        "--seconds", type=float, help="that a question may take (180, of all questions watching more; 60 if quick)"
     )
     parser.add_argument(
         "--beside", type=Path, metavar="TREE", help="ask the same of the transom in another checkout, and compare"
@@ -60,7 +60,7 @@ def parsed() -> argparse.Namespace:
         parser.error(
             "the figures in docs are those of a whole run, but this is a quick one; leave out --into or --quick"
         )
-    options.seconds = options.seconds or (30.0 if options.quick else 180.0)
+    options.seconds = options.seconds or (60.0 if options.quick else 180.0)
     options.into = options.into or Path("out/bench-quick" if options.quick else "out/bench")
     return options
 

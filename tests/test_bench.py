@@ -219,7 +219,7 @@ def test_a_quick_run_says_what_it_skipped_and_why(monkeypatch, capsys, tmp_path)
 
 def test_a_quick_run_is_written_beside_the_whole_one_and_never_into_docs(monkeypatch, capsys):
     command = import_module("bench.__main__")
-    for words, into, seconds in (([], "out/bench", 180), (["--quick"], "out/bench-quick", 30)):
+    for words, into, seconds in (([], "out/bench", 180), (["--quick"], "out/bench-quick", 60)):
         monkeypatch.setattr(sys, "argv", ["bench", *words])
         options = command.parsed()
         assert (str(options.into), options.seconds) == (into, seconds)

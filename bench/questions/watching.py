@@ -59,7 +59,8 @@ def in_turn(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
 
         looks = interleaved({"attention": attention, "statistics": statistics}, repeats, seconds)
     kept = sum(x.nbytes for sight in sights for x in (sight.Q, sight.K, sight.V, sight.output, sight.lse))
-    peaks = {name: peak_memory(make, sizes) for name, make in (("unwatched", unwatched), ("watched", watched))}
+    ways = () if quick else (("unwatched", unwatched), ("watched", watched))
+    peaks = {name: peak_memory(make, sizes) for name, make in ways}
     return {
         "sizes": sizes,
         "seconds": {name: time["best"] for name, time in (times | looks).items()},
@@ -67,7 +68,7 @@ def in_turn(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
         "of the medians": times["watched"]["median"] / times["unwatched"]["median"],
         "statistics ÷ attention": looks["statistics"]["best"] / looks["attention"]["best"],
         "kept_MiB": kept / MiB,
-        "more_MiB": (peaks["watched"] - peaks["unwatched"]) / MiB,
+        "more_MiB": (peaks["watched"] - peaks["unwatched"]) / MiB if peaks else None,
         "unsteady": unsteady(times | looks),
     }
 
@@ -112,6 +113,11 @@ def compared(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
     return {"tokens": sizes["tokens"], "contenders": found, **more}
 
 
+def grew(first: dict[str, Any]) -> str:
+    more = first["more_MiB"]
+    return "the peak was left out of a quick run" if more is None else f"the peak grew by {more:.0f} MiB"
+
+
 def table(first: dict[str, Any], results: list[dict[str, Any]]) -> str:
     """The ratios of the first part, then seconds and MiB of each contender at each length."""
     lines = [
@@ -119,8 +125,7 @@ def table(first: dict[str, Any], results: list[dict[str, Any]]) -> str:
         f"  watched ÷ unwatched     {first['watched ÷ unwatched']:.3f}  (of the medians {first['of the medians']:.3f};"
         f" the bar is {TIME_BAR})",
         f"  statistics ÷ attention  {first['statistics ÷ attention']:.2f}  (the bar is {STATISTICS_BAR})",
-        f"  kept                    {first['kept_MiB']:.0f} MiB of Q, K, V, output and log-sum-exp; the peak grew by"
-        f" {first['more_MiB']:.0f} MiB",
+        f"  kept                    {first['kept_MiB']:.0f} MiB of Q, K, V, output and log-sum-exp; {grew(first)}",
         "",
         f"{'tokens':>7}  {'contender':<26}{'seconds':>9}{'÷ Transom':>11}{'peak MiB':>10}{'÷ Transom':>11}",
     ]
