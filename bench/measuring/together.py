@@ -20,6 +20,7 @@ LONGER = {"watching": 6}  # times as long: its contenders run one process after 
 GRACE = 120  # seconds beyond its time after which a question is ended: what was begun may be finished
 NOT_IN_QUICK = {
     "pages": "what it asks is how pages grow with long texts, which takes minutes",
+    "llama": "generation asks the same of a smaller model, and to start these processes takes longer than their work",
     "induction": "a training of a few seconds teaches no head anything",
 }
 

@@ -208,7 +208,8 @@ def run(options: Namespace) -> int:
             cases[case] = measured(model, who, case, new, rounds)
     result = {"machine": machine(), "new_tokens": new, "bar": BAR, "cases": cases}
     answer(options, result, table(result))
-    return 0 if all(case["ratio"]["Hugging Face"] >= BAR for case in cases.values()) else 1
+    met = all(case["ratio"]["Hugging Face"] >= BAR for case in cases.values())
+    return 0 if met or options.quick else 1  # the bar is for the whole length
 
 
 def table(result: dict[str, Any]) -> str:

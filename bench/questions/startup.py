@@ -30,7 +30,7 @@ OURS: dict[str, list[str]] = {
     "transom see": [str(BIN / "transom"), "see", "Where do you live?"],
     "Hugging Face": [sys.executable, "-c", "from transformers import GPT2Model"],
 }
-IN_QUICK = ("python alone", "import torch", "transom.watch at hand", "Hugging Face")
+IN_QUICK = ("python alone", "transom.watch at hand", "Hugging Face")
 THEIRS = {
     "TransformerLens": "from transformer_lens.model_bridge import TransformerBridge",
     "nnsight": "from nnsight import NNsight",
