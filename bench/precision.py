@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from bench.measuring.instruments import Work, answer, by_processor_time, interleaved, machine, note
+from bench.measuring.instruments import answer, machine, note
+from bench.measuring.timing import Work, by_processor_time, interleaved
 from bench.questions.training import transom
 from transom.run.processor import has_bfloat16
 
