@@ -7,6 +7,7 @@ the number of its input: `python -m fuzz TARGET --seed S --case N` makes the sam
 import argparse
 import secrets
 from importlib import import_module
+from typing import Any
 
 from fuzz.campaign import run_campaign
 
@@ -52,7 +53,7 @@ def main() -> int:
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     failed = False
     for name in options.targets or TARGETS:
-        target = import_module(f"fuzz.targets.{name}")
+        target: Any = import_module(f"fuzz.targets.{name}")
         report = run_campaign(name, target, seed, options.inputs, options.seconds, options.case)
         print(report.summary(), flush=True)
         for failure in report.failures:

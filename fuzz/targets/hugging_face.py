@@ -12,7 +12,7 @@ from fuzz.mutations import damage_bytes, damage_data, damage_json, join_tensors,
 from transom.cli.any_model import opened
 from transom.text.tokenizer import Tokenizer
 
-SIZES = {"hidden_size": 6, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 7}
+SIZES: dict[str, Any] = {"hidden_size": 6, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 7}
 
 
 def prepare(folder: Path) -> tuple[Path, dict[str, bytes]]:

@@ -3,6 +3,7 @@
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -16,7 +17,14 @@ from transom.text.tokenizer import Tokenizer
 def prepare(folder: Path) -> tuple[Path, list[dict[str, bytes]]]:
     torch.manual_seed(1)
     tokenizer = Tokenizer.train("words", ["the cat sat", "a dog saw the cat"], 20)
-    sizes = {"vocabulary": tokenizer.size, "d_model": 6, "heads": 3, "d_hidden": 7, "layers": 1, "longest": 11}
+    sizes: dict[str, Any] = {
+        "vocabulary": tokenizer.size,
+        "d_model": 6,
+        "heads": 3,
+        "d_hidden": 7,
+        "layers": 1,
+        "longest": 11,
+    }
     found = []
     Decoder(DecoderConfig(**sizes)).save_pretrained(folder / "whole", tokenizer)
     Encoder(EncoderConfig(**sizes, labels=("no", "yes"))).save_pretrained(folder / "labels", tokenizer)

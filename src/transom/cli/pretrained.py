@@ -123,7 +123,8 @@ def no_questions() -> Iterator[None]:
 @contextmanager
 def no_output() -> Iterator[None]:
     """Nothing is printed in this block: compiled parts of the library print what a file holds, as it is."""
-    kept = {stream.fileno(): os.dup(stream.fileno()) for stream in (sys.__stdout__, sys.__stderr__) if is_open(stream)}
+    numbers = [stream.fileno() for stream in (sys.__stdout__, sys.__stderr__) if stream is not None and is_open(stream)]
+    kept = {number: os.dup(number) for number in numbers}
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         for number in kept:
@@ -138,7 +139,7 @@ def no_output() -> Iterator[None]:
 
 def is_open(stream: Any) -> bool:
     try:
-        return stream is not None and stream.fileno() >= 0
+        return stream.fileno() >= 0
     except (OSError, ValueError):  # closed, or no file at all
         return False
 
