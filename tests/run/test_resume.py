@@ -298,7 +298,7 @@ def test_auto_is_bfloat16_where_the_processor_has_it_and_is_kept(tmp_path, monke
 
 WARNING = (
     "warning: train.precision = 'bfloat16' needs a processor with its arithmetic to be quick, but this one has no"
-    " avx512_bf16, amx_bf16, bf16: a step may take 8 to 12 times as long as in float32; train.precision = 'auto'"
+    " avx512_bf16, amx_bf16, bf16: a step may take 7 to 12 times as long as in float32; train.precision = 'auto'"
     " chooses float32 here, in a new folder"
 )
 

@@ -15,7 +15,7 @@ from transom.run.processor import BFLOAT16_FLAGS, has_bfloat16
 
 AUTO = "auto"
 PRECISIONS = ("float32", "bfloat16", "float16", AUTO)
-EMULATED = "8 to 12 times"  # as long as a step in float32: `python -m bench.precision` on a processor with AVX2 alone
+EMULATED = "7 to 12 times"  # as long as a step in float32: `python -m bench.precision` on a processor with AVX2 alone
 Measured = tuple[float, float]  # loss, and norm of the gradient
 LEAST_SCALE = 2.0**-14  # below, it is not the scale that makes gradients overflow
 
