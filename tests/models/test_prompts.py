@@ -96,7 +96,7 @@ def test_a_prompt_comes_back_as_it_was_and_a_batch_is_each_row_alone(kind, part,
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=150)
 @any_call
 @pytest.mark.usefixtures("own_errors")
 def test_many_prompts_come_back_as_they_were(kind, part, way, prompts, end, padding, steps):
