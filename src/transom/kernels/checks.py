@@ -17,6 +17,7 @@ AXES = {
 }
 
 DTYPES = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+STRIDED = torch.strided
 
 
 def check_tensors(Q: Tensor, K: Tensor, V: Tensor) -> None:
@@ -32,7 +33,7 @@ def check_tensors(Q: Tensor, K: Tensor, V: Tensor) -> None:
         if tensor.dtype not in DTYPES:
             kind = "numbers of 16, 32 or 64 bits" if tensor.is_floating_point() else "floating-point numbers"
             raise Misfit(f"{name} must hold {kind}, but it is {tensor.dtype}; use {name}.float()")
-        if tensor.layout is not torch.strided:
+        if tensor.layout is not STRIDED:
             raise Misfit(f"{name} must be a dense tensor, but it is {tensor.layout}; use {name}.to_dense()")
     for name, tensor in (("K", K), ("V", V)):
         if tensor.dtype != Q.dtype:

@@ -59,11 +59,17 @@ def widened(x: Tensor, width: int) -> Tensor:
 
 def solve(problem: Problem) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp. Rows that may look nowhere have output 0 and log-sum-exp −∞."""
+    return solve_and_find_empty_rows(problem)[:2]
+
+
+def solve_and_find_empty_rows(problem: Problem) -> tuple[Tensor, Tensor, bool]:
+    """The same, and whether there may be rows that look nowhere."""
     is_causal, rest = split_causal(problem)
     left = replace(problem, mask=rest)
     found = [call(problem, band, is_causal, float_mask(left, band)) for band in row_bands(left)]
     output, lse = found[0] if len(found) == 1 else (torch.cat(parts, dim=2) for parts in zip(*found, strict=True))
-    return output, with_empty_rows(problem, lse)
+    corrected = with_empty_rows(problem, lse)
+    return output, corrected, corrected is not lse
 
 
 def split_causal(problem: Problem) -> tuple[bool, Mask | None]:

@@ -4,6 +4,7 @@ A band is a run of query rows with all the keys they may look at, small enough t
 computes each band's weights again from its scores and log-sum-exp (Dao et al. 2022), so nothing n × n is kept.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,7 +51,7 @@ def finite(x: Tensor) -> Tensor:
 def is_finite(x: Tensor) -> bool:
     """Whether x holds no NaN and no infinity, read off one sum: a non-finite number never leaves a sum again."""
     # A sum of large finite numbers may overflow; only then is every number looked at.
-    return bool(x.sum().isfinite()) or bool(x.isfinite().all())
+    return math.isfinite(x.sum().item()) or bool(x.isfinite().all())
 
 
 def safe_context(

@@ -15,23 +15,28 @@ def solve(problem: Problem) -> tuple[Tensor, Tensor]:
     """Output (differentiable) and log-sum-exp (not; −∞ for rows that may look nowhere)."""
     if not fused.applies(problem):
         return tiles.attention_in_tiles(problem)
-    output, lse = fused.solve(problem)
+    output, lse, empty_rows = fused.solve_and_find_empty_rows(problem)
     # 0 · NaN is NaN: only in a masked attention can a number reach a row that may not look at it.
-    if problem.mask is not None and not (tiles.is_finite(output.detach()) and gradients_fit(problem)):
+    if problem.mask is not None and not (tiles.is_finite(output.detach()) and gradients_fit(problem, empty_rows)):
         return kept_apart(problem)
     return output, lse
 
 
-def gradients_fit(problem: Problem) -> bool:
+def gradients_fit(problem: Problem, empty_rows: bool) -> bool:
     """Whether nothing that is masked can overflow on the way back, where the kernel multiplies it by a weight of 0.
 
-    A row that looks nowhere does not tell: the kernel gives 0 for it whatever the numbers.
+    Of keys and queries the output tells, unless a row looks nowhere: the kernel gives 0 for it whatever the numbers.
     """
     if not (torch.is_grad_enabled() and any(x.requires_grad for x in (problem.Q, problem.K, problem.V))):
         return True
-    tensors = (x.detach() for x in (problem.Q, problem.K, problem.V))
-    Q, K, V = (float(torch.linalg.vector_norm(x, torch.inf)) for x in tensors)
-    return most_key(problem, Q) >= K and most_value(problem) >= V
+    if problem.V.dtype != torch.float16 and not largest(problem.V) <= most_value(problem):
+        return False
+    return not empty_rows or largest(problem.K) <= most_key(problem, largest(problem.Q))
+
+
+def largest(x: Tensor) -> float:
+    """The largest number regardless of sign; NaN, which is within no bound, if there is one."""
+    return float(torch.linalg.vector_norm(x.detach(), torch.inf))
 
 
 def most_key(problem: Problem, Q: float) -> float:
