@@ -20,7 +20,7 @@ from transom.run import kept, resume
 from transom.run.checkpoint import Checkpoint, read
 from transom.run.parallel import World
 from transom.run.recipe import Recipe, checked
-from transom.run.states import check_model_tensors
+from transom.run.states import check_parameters
 from transom.run.task import Task
 from transom.run.tasks import TASKS
 from transom.run.train import train
@@ -111,7 +111,7 @@ def go_on(run: Run, found: Checkpoint) -> None:
     resume.check_inputs(recipe, found, run.folder, lambda text: None)
     training = Training(recipe, run.task, world)
     kept.put_back(training, found)
-    check_model_tensors(training.model, kept.group(found, "model"))
+    check_parameters(training.model, kept.group(found, "model"))
     assert training.standing.place.updates == 4
     assert math.isfinite(training.update().loss)
 

@@ -19,6 +19,7 @@ from torch import nn
 from transom.names import Misfit
 from transom.run.checkpoint import Checkpoints, averaged, path_of, read, steps
 from transom.run.states import (
+    check_parameters,
     model_tensors,
     optimizer_settings,
     optimizer_tensors,
@@ -199,6 +200,25 @@ def test_a_model_takes_only_what_it_gave(own_errors, change, message):
         restore_model(model, kept)
     assert str(caught.value) == f"{message}; go on with the recipe the run began with"
     assert torch.equal(model.between.weight, before)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "the model has 'last.bias', but the checkpoint does not hold it"),
+        (
+            {"last.bias": torch.zeros(5)},
+            "'last.bias' must be (7,) of torch.float32, but the checkpoint holds (5,) of torch.float32",
+        ),
+    ],
+)
+def test_parameters_are_checked_by_name_and_shape(given, message):
+    model = Tied()
+    tensors = {name: tensor for name, tensor in model_tensors(model).items() if name != "last.bias"}
+    check_parameters(model, model_tensors(model))
+    with pytest.raises(Misfit) as caught:
+        check_parameters(model, {**tensors, **given})
+    assert str(caught.value) == f"{message}; go on with the recipe the run began with"
 
 
 @pytest.mark.parametrize(

@@ -27,18 +27,22 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
 def restore_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Put whole tensors back where `model_tensors` took them; all must fit before any is put."""
     held = model_tensors(model)
-    check_model_tensors(model, tensors)
+    check_names("the model", held, tensors)
+    for name, tensor in tensors.items():
+        check_fits(name, tensor, held[name])
     with torch.no_grad():
         for name, tensor in tensors.items():
             held[name].copy_(shared_like(tensor, held[name]))
 
 
-def check_model_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Complain unless these are the tensors of this model, by name, shape and dtype."""
-    held = model_tensors(model)
-    check_names("the model", held, tensors)
-    for name, tensor in tensors.items():
-        check_fits(name, tensor, held[name])
+def check_parameters(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Complain unless every parameter of a model is among some tensors, with its shape and dtype.
+
+    Unlike `model_tensors` this does not ask for a state dict, at which a sharded model would take its shares again.
+    """
+    for name, parameter in model.named_parameters():
+        check_names("the model", [name], {name: tensors[name]} if name in tensors else {})
+        check_fits(name, tensors[name], parameter)
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from transom.run.journal import Journal
 from transom.run.parallel import World, shared_like
 from transom.run.recipe import Recipe
 from transom.run.resume import check_inputs, choose_precision, find_checkpoint
-from transom.run.states import check_model_tensors
+from transom.run.states import check_parameters
 from transom.run.task import Measures, Task
 from transom.run.tasks import TASKS
 from transom.run.training import Callback, Training
@@ -114,7 +114,7 @@ def finish(training: Training, steps: Checkpoints | None, folder: Path) -> Path:
     with world.whole(training.wrapped), torch.no_grad():
         if steps is not None:
             final = chosen(steps, count)
-            check_model_tensors(training.model, final)
+            check_parameters(training.model, final)
             for name, parameter in training.model.named_parameters():
                 parameter.copy_(shared_like(final[name], parameter))
             training.model.eval()
