@@ -391,16 +391,15 @@ def test_a_manifest_leads_nowhere_else(tmp_path, name):
     )
 
 
-@pytest.mark.parametrize("name", ["x" * 256, "\\ud800", "é" * 128])
+@pytest.mark.parametrize("name", ["x" * 256, "é" * 128])
 def test_a_manifest_names_what_a_file_may_be_called(tmp_path, name):
     saved(tmp_path, 3)
     manifest = path_of(tmp_path, 3) / "manifest.json"
-    called = json.loads(f'"{name}"')
-    manifest.write_text(json.dumps({"files": {called: {"size": 1, "sha256": "0" * 64}}}))
+    manifest.write_text(json.dumps({"files": {name: {"size": 1, "sha256": "0" * 64}}}))
     with pytest.raises(Misfit) as caught:
         read(manifest.parent)
     assert str(caught.value) == (
-        f"{manifest} must name plain files of its folder, but it names {called[:255]!r}; {ANOTHER_COPY}"
+        f"{manifest} must name plain files of its folder, but it names {name[:255]!r}; {ANOTHER_COPY}"
     )
 
 
@@ -408,6 +407,10 @@ def test_a_manifest_names_what_a_file_may_be_called(tmp_path, name):
     ("content", "reason"),
     [
         ('{"files": {}, "files": {}}', "a name comes twice"),
+        (
+            '{"files": {"\\ud800": {}}}',
+            "'utf-8' codec can't encode character '\\ud800' in position 12: surrogates not allowed",
+        ),
         ("[" * 100_000, "it nests more than 64 deep"),
         (
             '{"files": {"a": {"size": -1, "sha256": "' + "0" * 64 + '"}}}',
@@ -415,7 +418,7 @@ def test_a_manifest_names_what_a_file_may_be_called(tmp_path, name):
         ),
         ("{}" + " " * 2**22, "it has 4194305 bytes, and 4194304 are the most"),
     ],
-    ids=["twice", "deep", "negative", "long"],
+    ids=["twice", "surrogate", "deep", "negative", "long"],
 )
 def test_a_manifest_that_is_none_is_told(tmp_path, content, reason):
     saved(tmp_path, 3)
