@@ -69,9 +69,9 @@ def run_campaign(
 ) -> Report:
     """Try up to `inputs` inputs for up to `seconds`; with `case`, that one input alone."""
     report = Report(name, seed)
-    started, memory = time.monotonic(), peak_mebibytes()
     with tempfile.TemporaryDirectory(prefix="transom-fuzz-") as folder:
         state = target.prepare(Path(folder))
+        started, memory = time.monotonic(), peak_mebibytes()
         try:
             for number in range(inputs) if case is None else [case]:
                 if time.monotonic() - started > seconds or len(report.failures) >= most_failures:
