@@ -19,6 +19,7 @@ from transom.lens.kept import Joined, Kept
 
 EVERY_ROW = 2**24  # weights of a head up to which all its rows are tried by default
 SOME_ROWS = 64  # of each head, beyond that
+FLUSHED = 1024.0  # of the smallest normal number: below that some kernels count a product as 0, and others do not
 # The relative error of a weight, in units of the dtype's eps, that its score does not explain: fast exponentials are
 # good to 20 units in the last place, on the model's side and on ours, and both divide by a sum of such.
 EXPONENTIALS = 64.0
@@ -186,7 +187,8 @@ def output_and_bound(kept: Kept, block: Block, of_scores: bool = True) -> tuple[
     constant = EXPONENTIALS + block.shape[3] ** 0.5 + 2.0 * (problem.softcap or 0.0)
     bound = torch.finfo(problem.accurate).eps * constant * absolute
     bound = bound + half_precision_bound(problem.Q.dtype, used, V, again, absolute)
-    return again, bound + score_bound(kept, block, weights, used, absolute) if of_scores else bound
+    bound = bound + score_bound(kept, block, weights, used, absolute) if of_scores else bound
+    return again, bound.clamp_min(FLUSHED * torch.finfo(problem.accurate).tiny)
 
 
 def score_bound(kept: Kept, block: Block, weights: Tensor, used: Tensor, absolute: Tensor) -> Tensor:
