@@ -96,6 +96,7 @@ def test_a_model_folder_computes_what_it_computed(version, kind):
     assert torch.allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_run_that_was_stopped_goes_on_to_the_model_it_would_have_made(version, tmp_path):
     for name in ("recipe.toml", "pairs.tsv"):
@@ -114,12 +115,14 @@ def test_a_run_that_was_stopped_goes_on_to_the_model_it_would_have_made(version,
         assert torch.allclose(tensor, expected[name], atol=2e-3), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_model_of_a_run_translates(version, tmp_path):
     done = run("translate", "--model", str(SAMPLES / version / "run/model"), "--json", "a b c", cwd=tmp_path)
     assert json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_sums_of_heads_go_on_to_the_same_table(version, tmp_path):
     shutil.copy(SAMPLES / version / "heads.json", tmp_path)
@@ -128,6 +131,7 @@ def test_sums_of_heads_go_on_to_the_same_table(version, tmp_path):
     assert found["heads"] == expected["heads"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_lessons_are_proved_as_they_were(version, tmp_path):
     lessons = sorted(map(str, (SAMPLES / version / "lessons").glob("*.toml")))
