@@ -22,6 +22,10 @@ NOT_IN_QUICK = {
     "pages": "what it asks is how pages grow with long texts, which takes minutes",
     "llama": "generation asks the same of a smaller model, and to start these processes takes longer than their work",
     "induction": "a training of a few seconds teaches no head anything",
+    "flex": "FlexAttention takes seconds to compile, and attention asks the rest",
+    "startup": "it starts each library anew several times, which takes most of a minute",
+    "serving": "it has no peer, and measures long texts and many visitors",
+    "cost": "it has no peer, and fits its formula to long texts",
 }
 
 
