@@ -52,10 +52,11 @@ class Checksums:
             raise Misfit(f"its header must have SHA-256 {own!s:.64}, but it has {found}: {DAMAGED}")
         return cls(tensors)
 
-    def check(self, name: str, array: Any) -> None:
-        """Raise an error if a tensor is not the one that was saved under this name."""
-        if self.tensors is None:
-            return
-        expected, found = self.tensors.get(name), tensor_sum(array)
-        if expected != found:
-            raise Misfit(f"tensor {name!r:.60} must have SHA-256 {expected!s:.64}, but it has {found}: {DAMAGED}")
+    def load(self, file: Any, name: str) -> Any:
+        """A tensor of an open safetensors file of torch, once it is found to be the one saved under this name."""
+        tensor = file.get_tensor(name)
+        if self.tensors is not None:
+            expected, found = self.tensors.get(name), tensor_sum(tensor.numpy())
+            if expected != found:
+                raise Misfit(f"tensor {name!r:.60} must have SHA-256 {expected!s:.64}, but it has {found}: {DAMAGED}")
+        return tensor

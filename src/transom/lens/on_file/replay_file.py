@@ -48,19 +48,13 @@ def read(path: Path) -> tuple[ReplayOnFile, dict[str, Tensor], Curve]:
         said, sums = header(path)
         with safe_open(path, framework="pt") as file:
             known = set(file.keys())
-
-            def tensor(name: str) -> Tensor:
-                found = file.get_tensor(name)
-                sums.check(name, found.numpy())
-                return found
-
             missing = {LOSSES, AT, *(f"weights of {name}" for name in said.heads)} - known
             if missing:
                 raise Misfit(f"it should hold {sorted(missing)[0]!r:.80}, but it does not")
-            weights = {name: checked(said, name, tensor(f"weights of {name}")) for name in said.heads}
+            weights = {name: checked(said, name, sums.load(file, f"weights of {name}")) for name in said.heads}
             losses, at = (
-                of_dtype(tensor(LOSSES), torch.float32, 1),
-                of_dtype(tensor(AT), torch.int64, 1),
+                of_dtype(sums.load(file, LOSSES), torch.float32, 1),
+                of_dtype(sums.load(file, AT), torch.int64, 1),
             )
     except OSError as error:
         raise Misfit(f"{path} cannot be read: {error.strerror or error}; is it the right path?") from error

@@ -191,8 +191,7 @@ class Tensors:
         if not isinstance(name, str) or name not in self.known:
             raise Misfit(f"it names a tensor {name!r:.60} that it does not hold")
         if name not in self.loaded:
-            self.loaded[name] = self.file.get_tensor(name)
-            self.sums.check(name, self.loaded[name].numpy())
+            self.loaded[name] = self.sums.load(self.file, name)
         return self.loaded[name]
 
     def as_dtype(self, x: Tensor, dtype: torch.dtype) -> Tensor:
