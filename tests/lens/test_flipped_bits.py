@@ -89,3 +89,17 @@ def test_a_file_without_sums_is_read_as_before(tmp_path):
         text = {name: value for name, value in file.metadata().items() if name != "sha256"}
     path.write_bytes(save(tensors, metadata=text))
     assert read_trace(path) == expected
+
+
+def test_numbers_that_numpy_has_not_are_refused(tmp_path, own_errors):
+    from safetensors import safe_open
+    from safetensors.torch import save
+
+    path = tmp_path / "run.safetensors"
+    write_trace(path)
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        text = file.metadata()
+    path.write_bytes(save({name: x.bfloat16() if x.is_floating_point() else x for name, x in tensors.items()}, text))
+    with pytest.raises(transom.Misfit, match=r"is of torch\.bfloat16, which is never saved"):
+        transom.Trace.load(path)
