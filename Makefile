@@ -26,20 +26,23 @@ test-all: $(FOR_WORK)  ## all tests
 	@$(BIN)/python -m pytest -n 2
 
 test-native: $(FOR_WORK)  ## the native engine under the sanitizers, and its choice of instruction sets
-	@$(BIN)/python -m pytest tests/kernels/test_sanitized.py tests/kernels/test_engines.py
+	@$(BIN)/python -m pytest tests/kernels/test_sanitized.py tests/kernels/test_dispatch.py
 
 test-kills: $(FOR_WORK)  ## a training run killed 200 times, and the same as one that never was
-	@KILLS=200 $(BIN)/python -m pytest tests/run/test_kills.py
+	@KILLS=200 $(BIN)/python -m pytest tests/training/test_kills.py
 
 # The long form of a closing check: make fuzz SECONDS=600
 SECONDS ?= 20
 fuzz: $(FOR_WORK)  ## random and damaged input for kernels, files and the server, one line of counts each
 	@$(BIN)/python -m fuzz --seconds $(SECONDS)
 
-lint: $(FOR_WORK)  ## ruff (lint and format) and pyright
+lint: $(FOR_WORK)  ## Python: ruff (lint and format) and pyright; C++: clang-format; JavaScript, CSS, HTML: deno
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright
+	@DENO_NO_UPDATE_CHECK=1 $(BIN)/deno lint --quiet
+	@DENO_NO_UPDATE_CHECK=1 $(BIN)/deno fmt --quiet --check
+	@$(BIN)/clang-format --dry-run --Werror src/transom/kernels/native/*.[ch]pp tests/kernels/native/*.cpp
 
 bench: $(FOR_WORK)  ## Transom beside its peers, all questions: out/bench/bench.md (half an hour and more)
 	@$(MAKE) -s bench-peers || echo "Without the peers that need .venv-peers; the table says which." >&2

@@ -19,13 +19,13 @@ from bench.measuring.instruments import note
 from bench.peers.environment import ROOT
 from transom.layers.positions import POSITIONS
 from transom.models import Decoder, EncoderDecoder
-from transom.run.examples import learned_and_held_out
-from transom.run.journal import read as read_log
-from transom.run.recipe import Recipe, read
-from transom.run.texts import ready, translated, written_on
-from transom.run.train import LOG, train
 from transom.show import draw
-from transom.text.examples import Pair
+from transom.text.corpora import Pair
+from transom.training.dataset import train_and_validation
+from transom.training.inference import continue_text, load_for_task, translate
+from transom.training.recipe import Recipe, load_recipe
+from transom.training.run_log import read_log as read_log
+from transom.training.train import LOG, train
 
 MEAN_OF = 10  # updates in one point of a training loss
 PROMPT, CHARACTERS = "ROMEO:\n", 200
@@ -34,9 +34,9 @@ LENGTHS, EXAMPLES, TRIED = (1, 12, 18), 12_000, 100  # of digits: shortest, long
 
 def translates(model: Path, recipe: Recipe) -> dict[str, Any]:
     """How many of the held-out sources it writes the right target for, and the first few."""
-    found, (_, unseen) = ready(model, "encoder_decoder"), learned_and_held_out(recipe, Pair, tested=False)
+    found, (_, unseen) = load_for_task(model, "encoder_decoder"), train_and_validation(recipe, Pair, on_test_set=False)
     assert isinstance(found.model, EncoderDecoder)
-    said = translated(found.model, found.tokenizer, [pair.source for pair in unseen])
+    said = translate(found.model, found.tokenizer, [pair.source for pair in unseen])
     right = sum(words == pair.target for words, pair in zip(said, unseen, strict=True))
     wrote = [{"source": pair.source, "wrote": words} for words, pair in zip(said[:3], unseen, strict=False)]
     return {"right": right, "of": len(unseen), "examples": wrote}
@@ -44,13 +44,13 @@ def translates(model: Path, recipe: Recipe) -> dict[str, Any]:
 
 def translates_by_length(model: Path, recipe: Recipe) -> dict[str, Any]:
     """The share of new sequences that it turns round without a mistake, by length, also longer ones than it learned."""
-    found = ready(model, "encoder_decoder")
+    found = load_for_task(model, "encoder_decoder")
     assert isinstance(found.model, EncoderDecoder)
     random.seed(2)
     right = []
     for length in range(LENGTHS[0], LENGTHS[2] + 1):
         asked = [backwards(length) for _ in range(TRIED)]
-        said = translated(found.model, found.tokenizer, [source for source, _ in asked])
+        said = translate(found.model, found.tokenizer, [source for source, _ in asked])
         right.append((length, sum(words == target for words, (_, target) in zip(said, asked, strict=True)) / TRIED))
     return {"right_by_length": right}
 
@@ -81,10 +81,10 @@ def digits(options: argparse.Namespace, folder: Path) -> str:
 
 def writes(model: Path, recipe: Recipe) -> dict[str, Any]:
     """What it writes after a prompt, drawn by chance."""
-    found = ready(model, "decoder")
+    found = load_for_task(model, "decoder")
     assert isinstance(found.model, Decoder)
     drawn = {"do_sample": True, "seed": 1, "eos_token_id": None, "max_new_tokens": CHARACTERS}
-    return {"prompt": PROMPT, "wrote": written_on(found.model, found.tokenizer, PROMPT, **drawn)}
+    return {"prompt": PROMPT, "wrote": continue_text(found.model, found.tokenizer, PROMPT, **drawn)}
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def curve(comparison: Comparison, change: str, options: argparse.Namespace) -> d
     with TemporaryDirectory() as folder:
         data = f"data.train={comparison.data(options, Path(folder))}"
         sets = [*comparison.settings, change, *shortened(options), data, f"folder={folder}/run"]
-        recipe = read(ROOT / comparison.recipe, sets)
+        recipe = load_recipe(ROOT / comparison.recipe, sets)
         lines: list[Any] = learned(recipe)
         tried = comparison.tried(Path(recipe.folder) / "model", recipe)
     return {

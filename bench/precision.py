@@ -14,7 +14,7 @@ import torch
 from bench.measuring.instruments import answer, machine, note
 from bench.measuring.timing import Work, by_processor_time, interleaved
 from bench.questions.training import transom
-from transom.run.processor import has_bfloat16
+from transom.training.precision import has_bfloat16
 
 SIZES = {"8 pairs": (8, 16), "32 pairs": (32, 16), "128 pairs": (128, 16)}
 

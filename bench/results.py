@@ -22,16 +22,16 @@ from bench.measuring.instruments import note
 from bench.peers.environment import ROOT
 from bench.published import RESULTS, TOKENISED, Curves, Found, Result
 from transom.models import EncoderDecoder
-from transom.models.folder import header_of
+from transom.models.folder import read_config_header
 from transom.names import Misfit
-from transom.run.evaluate import evaluate
-from transom.run.journal import read as read_log
-from transom.run.progress import shown, spoken
-from transom.run.recipe import Recipe, read
-from transom.run.texts import ready, translated
-from transom.run.train import LOG, MODEL, train
-from transom.run.training import Callback, Step, Training
 from transom.show import draw
+from transom.training.evaluate import evaluate
+from transom.training.inference import load_for_task, translate
+from transom.training.loop import Callback, TrainingLoop, UpdateResult
+from transom.training.progress import format_duration, progress_for
+from transom.training.recipe import Recipe, load_recipe
+from transom.training.run_log import read_log as read_log
+from transom.training.train import LOG, MODEL, train
 
 CURVES, PAGE = ROOT / "docs" / "curves", ROOT / "docs" / "results.md"
 BEGIN, END = "<!-- the table: python -m bench.results --table -->", "<!-- end of the table -->"
@@ -50,7 +50,7 @@ def asked(result: Result, name: str, options: argparse.Namespace, last_word: boo
     sets = [setting(key, files, options.data) for key, files in chosen.items()]
     if last_word and result.last_word:
         sets.append("data.held_out=0")
-    return read(ROOT / result.recipe, [*result.settings, *sets, f"folder={options.runs / name}", *options.sets])
+    return load_recipe(ROOT / result.recipe, [*result.settings, *sets, f"folder={options.runs / name}", *options.sets])
 
 
 class Clock(Callback):
@@ -60,9 +60,9 @@ class Clock(Callback):
         self.file = folder / "seconds.json"
         self.seconds: float = json.loads(self.file.read_text(encoding="utf-8")) if self.file.exists() else 0.0
 
-    def updated(self, training: Training, step: Step) -> None:
-        self.seconds += step.seconds
-        if step.update % training.recipe.train.checkpoint_every == 0 or step.update == step.updates:
+    def on_update(self, training: TrainingLoop, result: UpdateResult) -> None:
+        self.seconds += result.seconds
+        if result.update % training.recipe.train.checkpoint_every == 0 or result.update == result.total_updates:
             self.file.write_text(json.dumps(self.seconds), encoding="utf-8")
 
 
@@ -70,7 +70,7 @@ def trained(recipe: Recipe) -> float:
     """Train to the end, unless that was done; the seconds it took, judging aside."""
     clock = Clock(Path(recipe.folder))
     if not (Path(recipe.folder) / MODEL).exists():
-        train(recipe, callbacks=[shown(sys.stderr), clock])
+        train(recipe, callbacks=[progress_for(sys.stderr), clock])
     return clock.seconds
 
 
@@ -93,19 +93,19 @@ def by_recipe(name: str, result: Result, options: argparse.Namespace) -> Found:
     seconds = trained(recipe)
     folder = Path(recipe.folder)
     found = evaluate(asked(result, name, options, last_word=True), folder / MODEL, result.beams, note)
-    measures = dict(found.numbers)
+    measures = dict(found.metrics)
     if result.moses:
         measures[TOKENISED] = tokenised(result, folder / MODEL, options.data)
     threads = recipe.train.threads or torch.get_num_threads()
     course = curves(read_log(folder / LOG))
     if recipe.judge.examples:
         course = partly(course, recipe.judge.examples, round(measures["loss"], 4))
-    return Found(measures, found.how, seconds, threads, course, (read_so(recipe, folder / MODEL),))
+    return Found(measures, found.signature, seconds, threads, course, (read_so(recipe, folder / MODEL),))
 
 
 def read_so(recipe: Recipe, model: Path) -> str:
     """What the losses of a run are, for those who read its curves."""
-    dropped = any(share for word, share in header_of(model).items() if word.endswith("dropout"))
+    dropped = any(share for word, share in read_config_header(model).items() if word.endswith("dropout"))
     there = {"label smoothing": recipe.train.smoothing, "dropout": dropped}
     only = " and ".join(word for word, share in there.items() if share)
     loss = "Loss in nats a text" if recipe.task == "classify" else "Loss in nats a token"
@@ -127,9 +127,9 @@ def tokenised(result: Result, folder: Path, data: Path) -> float:
     sources, targets = (
         gzip.decompress((data / file).read_bytes()).decode().splitlines() for file in result.last_word["data.valid"]
     )
-    found = ready(folder, "encoder_decoder")
+    found = load_for_task(folder, "encoder_decoder")
     assert isinstance(found.model, EncoderDecoder)
-    said = translated(found.model, found.tokenizer, sources, result.beams)
+    said = translate(found.model, found.tokenizer, sources, result.beams)
     split = MosesTokenizer(lang=result.moses)
     theirs, ours = (
         [" ".join(split.tokenize(line.lower(), aggressive_dash_splits=True, escape=False)) for line in lines]
@@ -179,7 +179,7 @@ def table() -> str:
         result, figures = RESULTS[name], figures_of(name)
         here = "; ".join(f"{word} **{figures['measures'][word]:.4g}**" for word in (result.measure, *result.also))
         threads = "one thread" if figures["threads"] == 1 else f"{figures['threads']} threads"
-        took = f"{spoken(float(figures['seconds']))}, {threads}"
+        took = f"{format_duration(float(figures['seconds']))}, {threads}"
         recipe = f"`{Path(result.recipe).name}`, [curve](curves/{name}.svg)"
         lines.append(f"| {result.what} | {recipe} | {result.judged_on} | {result.published} | {here} | {took} |")
     return "\n".join(lines)

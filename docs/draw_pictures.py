@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import transom
-from transom.cli.any_model import opened
-from transom.lessons.shelf import shipped
+from transom.lessons.lesson_file import load_shipped
+from transom.runner import load_text_model
 from transom.show import Picture, draw
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -20,21 +20,21 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 def translated() -> tuple[Any, Any, transom.Trace]:
     """The translator, what it was given, and every attention while it translated."""
-    found = opened()
-    fed = found.encode(SENTENCE)
-    with transom.watch(found.model, tokens=fed.tokens) as trace:
-        found.run(fed)
-    trace.targets = [*fed.targets, fed.written[-1]]
-    return found, fed, trace
+    found = load_text_model()
+    encoded = found.encode_text(SENTENCE)
+    with transom.watch(found.model, tokens=encoded.tokens) as trace:
+        found.run(encoded)
+    trace.targets = [*encoded.targets, encoded.written[-1]]
+    return found, encoded, trace
 
 
 def arrows() -> Picture:
     """The strongest arrow of each word, with what the word's chance loses without it."""
-    found, fed, trace = translated()
+    found, encoded, trace = translated()
     effects = {}
     for row, key in enumerate(trace[LAYER].weights(batch=0, head=HEAD).argmax(dim=-1).tolist()):
         table = transom.effect(
-            found.model, fed.inputs, edges=[(LAYER, HEAD, row, key)], output=lambda logits, row=row: logits[:, row]
+            found.model, encoded.inputs, edges=[(LAYER, HEAD, row, key)], output=lambda logits, row=row: logits[:, row]
         )
         effects[row, key] = table.rows[0].kl or 0.0
     return draw("arrows", trace, layer=LAYER, head=HEAD, model="en-fr", effect=effects, predicted=True)
@@ -42,9 +42,9 @@ def arrows() -> Picture:
 
 # Each picture by its file: how it is drawn, and whether it is the same on every machine.
 PICTURES: dict[str, tuple[Callable[[], Picture], bool]] = {
-    "steps.svg": (lambda: draw("steps", shipped("three-tokens")), True),
-    "sequence.svg": (lambda: draw("sequence", shipped("three-tokens"), rows=0), True),
-    "vectors.svg": (lambda: draw("vectors", shipped("blue-cute-creature")), True),
+    "steps.svg": (lambda: draw("steps", load_shipped("three-tokens")), True),
+    "sequence.svg": (lambda: draw("sequence", load_shipped("three-tokens"), rows=0), True),
+    "vectors.svg": (lambda: draw("vectors", load_shipped("blue-cute-creature")), True),
     "matrix.svg": (
         lambda: draw("matrix", translated()[2], layer=LAYER, head=HEAD, model="en-fr", predicted=True),
         False,
@@ -62,7 +62,7 @@ def photographed(path: Path) -> None:
     if found is None:
         sys.exit(f"{path.name} needs Chromium, but there is none; install it, or leave that picture as it is")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
-        page_file = draw("steps", shipped("three-tokens"), only=["Q", "K", "scores", "weights"]).save(
+        page_file = draw("steps", load_shipped("three-tokens"), only=["Q", "K", "scores", "weights"]).save(
             Path(folder) / "page.html"
         )
         browser = play.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])

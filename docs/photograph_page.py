@@ -38,7 +38,7 @@ def main() -> None:
             page.get_by_role("button", name="Knock it out").click()
             page.wait_for_selector(".result table")
             page.screenshot(
-                path=FOLDER / "serve-see.png", clip={"x": 0, "y": 0, "width": 1100, "height": 1420}, full_page=True
+                path=FOLDER / "serve-see.png", clip={"x": 0, "y": 0, "width": 1100, "height": 1660}, full_page=True
             )
             page.click("#tab-map")
             page.wait_for_timeout(2000)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fuzz.attention_masks import make_mask
 from fuzz.attention_reference import Array, Numbers, Precision
-from transom.equations.biases import DistanceBias, TableBias
+from transom.equations.biases import DistanceBias, RelativeBias
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 SCALES = (None, None, 0.0, -0.0, -1.0, -0.37, 1.0, 1e-30, 1e-50, 1e-3, 8.0, -1e4, 1e4, 1e38)
@@ -104,7 +104,7 @@ def choose_bias(
     if draw < 0.75:
         reach = rng.randint(0, 5)
         table = torch.randn(whole[1], 2 * reach + 1, generator=random_numbers).to(dtype)
-        return TableBias(table), np.broadcast_to(
+        return RelativeBias(table), np.broadcast_to(
             table.double().numpy()[:, np.clip(distance, -reach, reach) + reach], whole
         )
     shape = tuple(size if rng.random() < 0.6 else 1 for size in whole)

@@ -3,7 +3,7 @@
 import os
 import random
 
-from transom.kernels import engines
+from transom.kernels import dispatch
 
 ENGINES = ("torch", "auto", "native", "native where it can")
 
@@ -12,16 +12,16 @@ class ChosenEngine:
     """Sets an engine for each input; `close` puts back what was set before."""
 
     def __init__(self) -> None:
-        self.before = os.environ.get("TRANSOM_ENGINE"), engines.slower
+        self.before = os.environ.get("TRANSOM_ENGINE"), dispatch.why_native_is_slower
 
     def choose(self, rng: random.Random) -> str:
         name = rng.choice(ENGINES)
         os.environ["TRANSOM_ENGINE"] = "auto" if name == "native where it can" else name
-        engines.slower = (lambda problem: None) if name == "native where it can" else self.before[1]
+        dispatch.why_native_is_slower = (lambda problem: None) if name == "native where it can" else self.before[1]
         return name
 
     def close(self) -> None:
-        engines.slower = self.before[1]
+        dispatch.why_native_is_slower = self.before[1]
         if self.before[0] is None:
             os.environ.pop("TRANSOM_ENGINE", None)
         else:

@@ -8,8 +8,8 @@ import torch
 
 import transom
 from fuzz.attention_reference import Array
-from transom.equations.edges import Box, Without
-from transom.equations.masks import Causal, Given
+from transom.equations.edges import EdgeBox, EdgeMask
+from transom.equations.masks import Causal, TensorMask
 
 Made = tuple[Any, Array]
 Whole = tuple[int, ...]
@@ -84,7 +84,7 @@ def make_bool_tensor(rng: random.Random, whole: Whole) -> torch.Tensor:
 
 def make_given(rng: random.Random, whole: Whole) -> Made:
     allowed = make_bool_tensor(rng, whole)
-    return Given(allowed), allowed.numpy()
+    return TensorMask(allowed), allowed.numpy()
 
 
 def make_cut(rng: random.Random, whole: Whole) -> Made:
@@ -93,9 +93,9 @@ def make_cut(rng: random.Random, whole: Whole) -> Made:
     boxes = []
     for _ in range(rng.randint(1, 3)):
         box = [None if rng.random() < 0.4 or not size else places(rng, size) for size in whole]
-        boxes.append(Box(*box))
+        boxes.append(EdgeBox(*box))
         allowed[np.ix_(*(range(size) if held is None else held for held, size in zip(box, whole, strict=True)))] = False
-    return Without(tuple(boxes)), allowed
+    return EdgeMask(tuple(boxes)), allowed
 
 
 def places(rng: random.Random, size: int) -> tuple[int, ...]:

@@ -8,26 +8,26 @@ from urllib.parse import quote
 
 import msgspec
 
-from transom.serve import fields
+from transom.serve import request_fields
 from transom.serve.routes import ROUTES, Route
-from transom.show.drawing import VIEWS
+from transom.show.views import VIEWS
 
 HOST, TOKEN = "127.0.0.1:4711", "the-token-of-this-campaign"
 LAYERS = ["blocks.0.attention", "blocks.1.attention", "encoder.blocks.0.attention", "decoder.blocks.0.cross", ""]
 SLOW = ("/page", "/trace")  # worked out anew for each request
 ASKED: dict[str, type[msgspec.Struct]] = {  # the fields of a route, by the last part of its path
-    "runs": fields.AskRun,
-    "writing": fields.AskRun,
-    "knock_out": fields.AskKnockOut,
-    "beside": fields.AskBeside,
-    "page": fields.AskPage,
-    "overview": fields.AskTile,
-    "tile": fields.AskTile,
-    "weights": fields.AskWeights,
-    "strongest": fields.AskStrongest,
-    "effects": fields.AskEffects,
-    "{view}": fields.AskPicture,
-    "frames": fields.AskFrames,
+    "runs": request_fields.RunRequest,
+    "writing": request_fields.RunRequest,
+    "knock_out": request_fields.KnockOutRequest,
+    "beside": request_fields.CompareRequest,
+    "page": request_fields.PageRequest,
+    "overview": request_fields.TileRequest,
+    "tile": request_fields.TileRequest,
+    "weights": request_fields.WeightsRequest,
+    "strongest": request_fields.TopEdgesRequest,
+    "effects": request_fields.EffectsRequest,
+    "{view}": request_fields.PictureRequest,
+    "frames": request_fields.FramesRequest,
 }
 TEXTS = [
     "the cat sat",
@@ -66,7 +66,7 @@ TYPES = ["application/json", "Application/JSON; charset=utf-8", "text/plain", ""
 PATHS = [
     "/",
     "/index.html",
-    "/see.js",
+    "/arrows_view.js",
     "/nothing",
     "//",
     "/api",

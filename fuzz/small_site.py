@@ -14,15 +14,14 @@ import torch
 
 import transom
 from fuzz.sample_requests import HOST, TOKEN
-from transom.cli.any_model import OfTransom
 from transom.lens.replay import Replay
 from transom.models import Decoder, DecoderConfig, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
-from transom.serve.app import built
-from transom.serve.fields import AskRun
-from transom.serve.routes import Desk
-from transom.serve.server import make_config
-from transom.serve.studio import Studio
-from transom.serve.work import Job, Worker
+from transom.runner.transom_model import TransomTextModel
+from transom.serve.request_fields import RunRequest
+from transom.serve.routes import RequestContext
+from transom.serve.server import build_app, server_config
+from transom.serve.session import Session
+from transom.serve.worker import Job, Worker
 from transom.text.tokenizer import Tokenizer
 
 WORDS = ["the cat sat on the mat", "a dog saw the cat", "we know where she lives"]
@@ -35,7 +34,7 @@ class InlineWorker(Worker):
     def __init__(self) -> None:
         """No thread is started."""
 
-    def give(self, work: Any) -> Job:
+    def submit(self, work: Any) -> Job:
         job = Job(work)
         job.run()
         return job
@@ -62,14 +61,14 @@ class Site:
         torch.set_num_threads(1)  # nothing here is large
         self.trace = make_trace(folder / "run.safetensors")
         models = [make_model(kind, folder / kind) for kind in ("encoder_decoder", "decoder", "encoder")]
-        self.studio = Studio(*models, trace=transom.Trace.load(self.trace), replay=make_replay())
+        self.session = Session(*models, trace=transom.Trace.load(self.trace), replay=make_replay())
         for model in models:
             target = "a" if model.kind == "encoder_decoder" else None
-            self.studio.look(AskRun(text="the cat", model=model.name, target=target))
-        self.runs = dict(self.studio.runs)
-        self.desk = Desk(self.studio, InlineWorker())
-        self.gate = built(self.desk, [HOST, "localhost:4711"], TOKEN)
-        self.config = make_config(self.gate)
+            self.session.run_text(RunRequest(text="the cat", model=model.name, target=target))
+        self.runs = dict(self.session.runs)
+        self.context = RequestContext(self.session, InlineWorker())
+        self.guard = build_app(self.context, [HOST, "localhost:4711"], TOKEN)
+        self.config = server_config(self.guard)
         self.config.load()
         self.log = Log()
         logging.getLogger("transom.serve").setLevel(logging.DEBUG)  # with tracebacks
@@ -80,11 +79,11 @@ class Site:
 
     def reset(self) -> None:
         """Forget the runs of an input, so that its number alone makes it again."""
-        for number in [one for one in self.studio.runs if one not in self.runs]:
-            self.desk.cache.forget(number)
-        self.studio.runs.clear()
-        self.studio.runs.update(self.runs)
-        self.studio.count = len(self.runs)
+        for number in [one for one in self.session.runs if one not in self.runs]:
+            self.context.cache.forget_run(number)
+        self.session.runs.clear()
+        self.session.runs.update(self.runs)
+        self.session.count = len(self.runs)
 
     def check_log(self) -> None:
         """Fail where anything was logged, with its traceback."""
@@ -139,7 +138,7 @@ def make_replay() -> Replay:
     return replay
 
 
-def make_model(kind: str, folder: Path) -> OfTransom:
+def make_model(kind: str, folder: Path) -> TransomTextModel:
     """A model of one kind, saved and loaded as any other is."""
     torch.manual_seed(11)
     tokenizer = Tokenizer.train("bpe", WORDS, 270)
@@ -150,4 +149,4 @@ def make_model(kind: str, folder: Path) -> OfTransom:
         "encoder_decoder": lambda: EncoderDecoder(EncoderDecoderConfig(encoder_layers=1, decoder_layers=1, **sizes)),
     }[kind]()
     model.save_pretrained(folder, tokenizer)
-    return OfTransom(folder, kind)
+    return TransomTextModel(folder, kind)

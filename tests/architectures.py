@@ -22,7 +22,7 @@ GPT = {"vocab_size": 97, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions":
 VISION = {**LAYERS, "intermediate_size": 48, "image_size": 12, "patch_size": 4}
 ENDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
 TWO_SIDES = {
-    **{f"{side}_{what}": size for side in ("encoder", "decoder") for what, size in (("layers", 2), ("ffn_dim", 37))},
+    **{f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in (("layers", 2), ("ffn_dim", 37))},
     "encoder_attention_heads": 4,
     "decoder_attention_heads": 4,
     "vocab_size": 97,
@@ -40,9 +40,9 @@ class Architecture:
     sizes: dict
     inputs: dict = field(default_factory=lambda: TEXT)
     attentions: int = 2
-    grown: float = 6.0  # what its random parameters are multiplied by, for weights that are far from uniform
+    parameter_scale: float = 6.0  # what its random parameters are multiplied by, for weights that are far from uniform
 
-    def built(self, attention):
+    def build(self, attention):
         """The model with that attention, the same parameters each time."""
         kind = getattr(transformers, self.model)
         torch.manual_seed(47)
@@ -50,16 +50,16 @@ class Architecture:
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.dim() > 1:
-                    parameter.mul_(self.grown)
+                    parameter.mul_(self.parameter_scale)
         return model.eval()
 
 
-def causal(name, sizes, **named):
-    return Architecture(f"{name}ForCausalLM", f"{name}Config", sizes, **named)
+def causal(name, sizes, **kwargs):
+    return Architecture(f"{name}ForCausalLM", f"{name}Config", sizes, **kwargs)
 
 
-def plain(name, sizes, **named):
-    return Architecture(f"{name}Model", f"{name}Config", sizes, **named)
+def plain(name, sizes, **kwargs):
+    return Architecture(f"{name}Model", f"{name}Config", sizes, **kwargs)
 
 
 # Those that PyTorch's own function computes.
@@ -109,7 +109,7 @@ SDPA = {
         {"vocab_size": 97, "d_model": 32, "d_kv": 6, "d_ff": 37, "num_layers": 2, "num_heads": 4, **ENDS},
         PAIR,
         6,
-        grown=1.0,
+        parameter_scale=1.0,
     ),
     "BART": plain("Bart", {**TWO_SIDES, "max_position_embeddings": 64}, inputs=PAIR, attentions=6),
     "Marian": Architecture(
@@ -124,7 +124,7 @@ SDPA = {
 }
 
 GPT_NEO = {**SMALL, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]], "window_size": 5}
-GPT_NEO = {word: size for word, size in GPT_NEO.items() if word not in {"num_hidden_layers", "num_attention_heads"}}
+GPT_NEO = {key: size for key, size in GPT_NEO.items() if key not in {"num_hidden_layers", "num_attention_heads"}}
 
 # Those whose eager attention goes through Hugging Face's interface, and can be had no other way.
 INTERFACE = {
@@ -144,7 +144,7 @@ BY_HAND = {
     "MPT, ALiBi": causal("Mpt", {"vocab_size": 97, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 64}),
     "MPNet": plain("MPNet", SMALL),
     "DeBERTa, disentangled": plain(
-        "DebertaV2", {**SMALL, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}, grown=1.0
+        "DebertaV2", {**SMALL, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}, parameter_scale=1.0
     ),
     "XLNet": plain("XLNet", {"vocab_size": 97, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 37}),
     "BigBird": plain("BigBird", {**SMALL, "attention_type": "original_full"}),

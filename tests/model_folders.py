@@ -51,3 +51,7 @@ def of_hugging_face(kind: str, folder: Path) -> Path:
     model.save_pretrained(folder)
     theirs.save_pretrained(folder)
     return folder
+
+
+MAKERS = {"transom": of_transom, "hf": of_hugging_face}
+KINDS = [(origin, kind) for origin in MAKERS for kind in ("encoder", "decoder", "encoder_decoder")]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import transom
-from transom.kernels import looking
+from transom.kernels import weight_stats
 
 campaign = pytest.importorskip("fuzz.campaign", reason="the fuzzers are beside the tests, in the repository")
 reference = import_module("fuzz.attention_reference")
@@ -57,15 +57,15 @@ def test_a_wrong_attend_is_found(wrong, monkeypatch):
 
 
 def test_wrong_statistics_are_found(monkeypatch):
-    statistics = looking.statistics
+    statistics = weight_stats.compute_stats
 
     def wrong(*given):
         found = statistics(*given)
         found.received.mul_(1.001)
         return found
 
-    monkeypatch.setattr(looking, "statistics", wrong)
+    monkeypatch.setattr(weight_stats, "compute_stats", wrong)
     report = campaign.run_campaign("sight", import_module("fuzz.targets.sight"), 1, 60, 60, most_failures=1)
-    if looking.library.engine().__class__ is not str:
+    if weight_stats.native_library.library_or_reason().__class__ is not str:
         assert len(report.failures) == 1
         assert "received" in report.failures[0]

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,9 @@ def test_what_hangs_is_ended_with_all_that_it_started(build, compiler, tmp_path,
     assert capsys.readouterr().err == said
     children = [int(line) for line in (tmp_path / "children").read_text().split()]
     assert children
+    ended_by = time.monotonic() + 10  # a killed process takes a moment to be gone
+    while any(map(alive, children)) and time.monotonic() < ended_by:
+        time.sleep(0.05)
     assert not any(map(alive, children))
 
 

@@ -94,7 +94,7 @@ def test_every_page_is_linked_from_the_readme_or_the_map(page):
     assert f"({named(page)})" in text("README.md") + text("MAP.md")
 
 
-@pytest.mark.parametrize("topic", ["attention", "similarity", "heads", "positions", "norms", "sampling"])
+@pytest.mark.parametrize("topic", ["attention", "heads", "positions", "norms", "sampling"])
 def test_every_equation_is_in_its_page(topic):
     module = importlib.import_module(f"transom.equations.{topic}")
     own = [function for function in vars(module).values() if getattr(function, "__module__", "") == module.__name__]
@@ -113,10 +113,11 @@ def test_every_axis_word_is_in_the_page_of_names():
 
 
 def test_every_question_to_a_sight_is_in_its_page():
-    asked = [name for name, value in vars(transom.Sight).items() if inspect.isfunction(value) and name[0] != "_"]
-    told = text("docs/lens.md")
-    assert {"weights", "scores", "receipt"} <= set(asked)
-    assert not [name for name in asked if f"`sight.{name}(" not in told and name not in {"asked"}]
+    both = vars(transom.lens.AttentionView) | vars(transom.Sight)
+    asked = [name for name, value in both.items() if inspect.isfunction(value) and name[0] != "_"]
+    page, inside = text("docs/lens.md"), {"select", "require_full"}
+    assert {"weights", "scores", "receipt", "entropy"} <= set(asked)
+    assert not [name for name in asked if f"`sight.{name}(" not in page and name not in inside]
 
 
 def wanted() -> set[str]:
@@ -136,6 +137,17 @@ def test_every_dependency_has_its_reason():
     assert set(reasons) - {"package"} == wanted()
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:[a-z]+)/[\w/]+\.py)`", text("MAP.md")))))
+# A file in backticks: with its folder, but without a <name> to fill in.
+MAPPED = sorted(set(re.findall(r"`((?:[a-z_]+/)+[\w-]+\.(?:py|js|css|hpp|cpp|toml))`", text("MAP.md"))))
+
+
+@pytest.mark.parametrize("path", MAPPED)
 def test_the_map_names_files_that_exist(path):
     assert (ROOT / path).is_file() or (HOUSE / path).is_file()
+
+
+def test_the_map_names_every_module_or_the_folder_that_holds_it():
+    modules = [path.relative_to(HOUSE) for path in HOUSE.rglob("*.py") if path.name != "__init__.py"]
+    named = {path for path in modules if f"`{path}`" in text("MAP.md")}
+    held = {path for path in modules if len(path.parts) > 2 and f"`{path.parent}/`" in text("MAP.md")}
+    assert not sorted(map(str, set(modules) - named - held))

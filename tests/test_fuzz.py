@@ -14,9 +14,9 @@ TARGETS = import_module("fuzz.__main__").TARGETS
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_short_campaign_finds_nothing(name):
-    report = campaign.run_campaign(name, import_module(f"fuzz.targets.{name}"), seed=1, inputs=2_000, seconds=8)
+    report = campaign.run_campaign(name, import_module(f"fuzz.targets.{name}"), seed=1, inputs=500, seconds=2)
     assert report.failures == []
-    assert report.inputs > 10
+    assert report.inputs > 3
     assert set(report.outcomes) - {campaign.REFUSED}, "every input was refused: the target tries nothing"
 
 

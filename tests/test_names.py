@@ -2,16 +2,16 @@
 
 import torch
 
-from transom.names import AXES, Misfit, spelled
+from transom.names import AXES, Misfit, format_shape
 
 
 def test_a_shape_is_spelled_with_its_axis_words():
-    assert spelled(torch.zeros(2, 5, 7), "batch token d_model") == "(batch=2, token=5, d_model=7)"
-    assert spelled((2, 5), "batch token") == "(batch=2, token=5)"
+    assert format_shape(torch.zeros(2, 5, 7), "batch token d_model") == "(batch=2, token=5, d_model=7)"
+    assert format_shape((2, 5), "batch token") == "(batch=2, token=5)"
 
 
 def test_a_shape_that_does_not_have_those_axes_is_spelled_plain():
-    assert spelled(torch.zeros(2, 5), "batch token d_model") == "(2, 5)"
+    assert format_shape(torch.zeros(2, 5), "batch token d_model") == "(2, 5)"
 
 
 def test_a_misfit_is_a_value_error():

@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 import transom
-from transom.kernels import library
+from transom.kernels import native_library
 
 ROOT = Path(__file__).parent.parent
 BUILDS = ["pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"]
@@ -84,7 +84,7 @@ def own_files() -> set[str]:
 @pytest.mark.slow
 def test_the_wheel_holds_the_package_and_its_libraries_and_nothing_else(built):
     names = {name for name in zipfile.ZipFile(built[1]).namelist() if ".dist-info/" not in name}
-    libraries = {f"transom/kernels/native/{name}.so" for name in library.LANES}
+    libraries = {f"transom/kernels/native/{name}.so" for name in native_library.LANES}
     assert names == own_files() | (
         libraries if os.uname().machine == "x86_64" else {"transom/kernels/native/generic.so"}
     )
@@ -100,7 +100,7 @@ def test_the_wheel_is_for_any_python_on_this_kind_of_machine(built):
 def test_the_sdist_holds_what_the_build_needs_and_no_tests(built):
     with tarfile.open(built[0]) as file:
         names = {name.partition("/")[2] for name in file.getnames()}
-    assert {*BUILDS, "constraints.txt", "src/transom/kernels/native/engine.cpp"} <= names
+    assert {*BUILDS, "constraints.txt", "src/transom/kernels/native/attention_api.cpp"} <= names
     assert not [name for name in names if name.startswith("tests") or name.endswith((".so", ".pyc"))]
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from bench import results
-from transom.run.recipe import read
-from transom.run.training import Callback
+from transom.training.loop import Callback
+from transom.training.recipe import load_recipe
 
 
 def test_the_table_is_the_one_that_the_command_writes():
@@ -32,7 +32,7 @@ def test_every_recipe_has_the_curve_that_is_to_be_expected():
 
 @pytest.mark.parametrize("name", [name for name, one in results.RESULTS.items() if one.work is None])
 def test_every_result_names_a_recipe_that_can_be_read(name):
-    assert read(results.ROOT / results.RESULTS[name].recipe, []).folder.startswith("out/")
+    assert load_recipe(results.ROOT / results.RESULTS[name].recipe, []).folder.startswith("out/")
 
 
 def test_what_is_published_is_a_line_across_the_whole_curve():
@@ -60,7 +60,7 @@ def test_a_published_loss_is_the_one_in_the_table_and_in_the_picture(name):
 def test_a_missing_file_is_said_in_one_line(monkeypatch, capsys, tmp_path):
     argv = ["results", "shakespeare_char", "--data", str(tmp_path), "--runs", str(tmp_path / "runs")]
     monkeypatch.setattr("sys.argv", argv)
-    monkeypatch.setattr(results, "shown", lambda stream: Callback())
+    monkeypatch.setattr(results, "progress_for", lambda stream: Callback())
     with pytest.raises(SystemExit, match="2"):
         results.main()
     assert "shakespeare_char: " in (said := capsys.readouterr().err)

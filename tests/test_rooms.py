@@ -1,6 +1,7 @@
 """The house: which room may import which, what stays out until it is asked for, and sizes one can read."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import transom
+from transom import kernels
 from transom.cli import COMMANDS
 from transom.names import AXES
 
@@ -23,15 +25,83 @@ ROOMS = [
     "layers",
     "models",
     "text",
-    "run",
+    "training",
     "lens",
+    "runner",
     "lessons",
     "show",
     "serve",
     "cli",
 ]
 APART = {"lens": {"models"}}  # looking works on any PyTorch model, so it knows none of ours
-WITHOUT_TORCH = {"names", "files", "show", "serve", "cli"}  # at import time
+WITHOUT_TORCH = {"names", "files", "runner", "show", "serve", "cli"}  # at import time
+# Inside a room: each part with the parts of the room that it may import. Parts that are not listed are free.
+PARTS = {
+    "lens": {
+        "attention": "",
+        "storage": "attention",
+        "trace": "attention storage",
+        "capture": "attention storage trace",
+        "ablation": "attention storage trace capture",
+        "metrics": "attention trace",
+        "replay": "attention storage trace capture",
+    },
+    "models": {
+        "config": "position_ids",
+        "position_ids": "config",
+        "generation": "config position_ids",
+        "generation.fast": "config position_ids generation",
+        "decoder": "config position_ids generation generation.fast encoder_decoder",
+        "encoder_decoder": "config position_ids generation generation.fast decoder",
+    },
+    "layers": {
+        "checks": "",
+        "positions": "checks",
+        "kv_cache": "checks positions",
+        "projections": "checks positions",
+        "dropout": "checks positions",
+        "embedding": "checks positions dropout",
+        "feed_forward": "checks positions dropout projections",
+        "attention": "checks positions dropout kv_cache projections",
+        "blocks": "checks positions dropout kv_cache projections attention feed_forward",
+    },
+    "training": {
+        "dataset": "evaluation_metrics recipe task",
+        "evaluation_metrics": "dataset recipe task",
+        "recipe": "dataset evaluation_metrics task",
+        "task": "dataset evaluation_metrics recipe",
+        "tasks": "dataset evaluation_metrics recipe task",
+        "evaluate": "dataset evaluation_metrics recipe task tasks train",
+        "train": "dataset evaluation_metrics recipe task tasks evaluate",
+    },
+    "lessons": {
+        "steps": "step_builders toml_source",
+        "step_builders": "steps toml_source",
+        "toml_source": "steps step_builders",
+        "experiments": "steps step_builders toml_source",
+        "head_steps": "steps step_builders",
+        "lesson_setup": "steps step_builders toml_source head_steps",
+        "compute": "steps step_builders toml_source head_steps lesson_setup",
+        "lesson": "steps step_builders toml_source head_steps lesson_setup compute experiments lesson_file",
+        "lesson_file": "steps step_builders toml_source head_steps lesson_setup compute experiments lesson",
+    },
+    "show": {
+        "formatting": "",
+        "colours": "formatting",
+        "svg_canvas": "formatting colours",
+        "panels": "formatting colours svg_canvas",
+        "html_page": "formatting colours svg_canvas panels",
+        "picture": "formatting colours svg_canvas panels html_page",
+        "lesson_sight": "formatting",
+        "selected_head": "formatting colours svg_canvas panels html_page picture lesson_sight",
+        "views": "formatting colours svg_canvas panels html_page picture lesson_sight selected_head",
+    },
+}
+# Modules named by a string outside their room and above it in the list of rooms, with what needs them.
+NAMED_BY_STRING = {
+    ("", "show.views"): "Drawable.drawn_by: a Sight, a Trace or a lesson shows itself",
+    ("", "serve.offline_page"): "Drawable.paged_by: a Trace gives its page",
+}
 SHAPED = {"Float", "Float32", "Float64", "Int", "Integer", "Bool", "Shaped", "Num", "Inexact", "Complex", "UInt8"}
 NO_IDEA = {"utils", "util", "helpers", "helper", "common", "base", "misc", "manager"}
 
@@ -45,7 +115,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def room(module: str) -> str:
-    """`transom.lens.sight` and `transom.sight` are in the room `lens`; the package itself is in none."""
+    """`transom.lens.attention.sight` and `transom.sight` are in the room `lens`; the package itself is in none."""
     first = module.removeprefix("transom.").split(".")[0]
     if module.startswith("transom.") and first in transom.HOMES:
         return room(f"{transom.HOMES[first]}.{first}")
@@ -65,6 +135,50 @@ def imported(nodes: Iterator[ast.AST]) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are written in full"
             yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def dotted(path: Path) -> str:
+    """`lens/attention/sight.py` as `lens.attention.sight`, and a package by its own name."""
+    parts = path.relative_to(HOUSE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Each module with the modules of the package that it imports: at once, lazily, or for the type checker alone."""
+    known = {dotted(path) for path in MODULES}
+    graph: dict[str, set[str]] = {}
+    for path in MODULES:
+        names = [
+            name.removeprefix("transom.") for name in imported(ast.walk(tree(path))) if name.startswith("transom.")
+        ]
+        found = {name if name in known else name.rpartition(".")[0] for name in names}
+        graph[dotted(path)] = (found & known) - {"", dotted(path)}
+    return graph
+
+
+def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
+    """All that a module imports, by whatever way round."""
+    found, waiting = set(), [start]
+    while waiting:
+        new = graph[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
+
+
+def part_of(room: str, module: str) -> str:
+    """The listed part of a room that a module belongs to: that with the longest name; "" for none."""
+    inside = module.removeprefix(f"{room}.")
+    fits = [part for part in PARTS[room] if f"{inside}.".startswith(f"{part}.")]
+    return max(fits, key=len, default="") if module.startswith(f"{room}.") else ""
+
+
+def named_modules(path: Path) -> set[str]:
+    """The modules of the package that strings of a file name, below a room or as one."""
+    known = {dotted(module) for module in MODULES}
+    strings = {node.value for node in ast.walk(tree(path)) if isinstance(node, ast.Constant)}
+    named = {one.removeprefix("transom.") for one in strings if isinstance(one, str) and one.startswith("transom.")}
+    return (named & known) - {""}
 
 
 def at_import_time(node: ast.AST) -> Iterator[ast.AST]:
@@ -98,6 +212,81 @@ def test_a_room_imports_only_from_rooms_above_it(path):
     above = set(ROOMS[: ROOMS.index(own)]) - APART.get(own, set())
     assert {room(name) for name in names} - {"", own} <= above
     assert own == "cli" or "transom" not in names, "only a command may reach the rooms through the package"
+
+
+def test_a_part_of_a_room_imports_only_the_parts_it_may():
+    graph = import_graph()
+    found = set()
+    for module, targets in graph.items():
+        own = module.split(".")[0]
+        part = part_of(own, module) if own in PARTS else ""
+        if part:
+            allowed = {"", part, *PARTS[own][part].split()}
+            found |= {(module, target) for target in targets if part_of(own, target) not in allowed}
+    assert not found
+
+
+@pytest.mark.parametrize("room", PARTS)
+def test_every_listed_part_of_a_room_exists(room):
+    known = {dotted(path) for path in MODULES}
+    listed = set(PARTS[room]).union(*(parts.split() for parts in PARTS[room].values()))
+    assert {f"{room}.{part}" for part in listed} <= known
+
+
+def test_modules_do_not_import_each_other():
+    graph = import_graph()
+    everything = {module: reachable(graph, module) for module in graph}
+    cycles = {
+        frozenset(other for other in everything[module] if module in everything[other])
+        for module in graph
+        if module in everything[module]
+    }
+    assert not cycles
+
+
+def test_a_module_named_by_a_string_counts_as_imported():
+    found = set()
+    for path in MODULES:
+        own = home(path)
+        above = set() if own == "" else {*ROOMS[: ROOMS.index(own)], own}
+        found |= {(dotted(path), name) for name in named_modules(path) if name.split(".")[0] not in above}
+    public = {("", home.removeprefix("transom.")) for home in transom.HOMES.values()}
+    assert found - public == set(NAMED_BY_STRING)
+    assert {transom.names.Drawable.drawn_by, transom.names.Drawable.paged_by} == {
+        f"transom.{module}" for _, module in NAMED_BY_STRING
+    }
+
+
+def test_only_capture_patches_pytorch():
+    """Everybody else in lens asks capture: no hook, no kernel and no interceptor of their own."""
+    patches = {"Library", "get_kernel", "listener", "register_module_forward_hook", "register_module_forward_pre_hook"}
+    found = set()
+    for path in (HOUSE / "lens").rglob("*.py"):
+        words = {getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(tree(path))}
+        if words & patches or any(word.startswith("register_") and word.endswith("_hook") for word in words):
+            found.add(path.parent.name)
+    assert found == {"capture"}
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if home(path) == "lens"], ids=named)
+def test_lens_takes_from_kernels_only_what_kernels_offers(path):
+    names = {name for name in imported(ast.walk(tree(path))) if room(name) == "kernels"}
+    assert names <= {f"transom.kernels.{name}" for name in kernels.__all__}
+
+
+@pytest.mark.parametrize("name", kernels.__all__)
+def test_what_kernels_offers_is_there_and_lens_needs_it(name):
+    assert importlib.import_module("transom.kernels.weight_stats") if name == "weight_stats" else getattr(kernels, name)
+    users = [path for path in MODULES if home(path) in {"lens", "layers"}]
+    assert any(f"transom.kernels.{name}" in set(imported(ast.walk(tree(path)))) for path in users)
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if "models/generation" in path.as_posix()], ids=named)
+def test_generation_imports_no_model_because_the_models_import_it(path):
+    names = set(imported(ast.walk(tree(path))))
+    assert not {
+        name for name in names if name.startswith(("transom.models.decoder.", "transom.models.encoder_decoder."))
+    }
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if home(path) in WITHOUT_TORCH], ids=named)
@@ -185,4 +374,63 @@ def test_a_file_is_short_and_named_after_an_idea(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=named)
 def test_a_function_fits_a_screen(path):
-    assert not {name: lines for name, lines in functions(path) if lines > 60}
+    assert not {name: lines for name, lines in functions(path) if lines > 50}
+
+
+# Words that end like a participle, or are one, and are good names all the same.
+NOT_PARTICIPLES = {
+    "allowed": "the word for what a mask lets through",
+    "distributed": "torch.distributed",
+    "embed": "a verb",
+    "hidden": "the noun: hidden states",
+    "learned": "learned positions, a position encoding",
+    "listen": "a verb",
+    "pretrained": "as in from_pretrained",
+    "proven": "public: Trace.proven",
+    "put": "the interface of a streamer of Hugging Face",
+    "ragged": "ragged rows, as in RaggedTensor",
+    "receipt": "a noun",
+    "received": "public: Sight.received",
+    "result": "a noun",
+    "run": "a verb",
+    "shutdown": "a method of uvicorn's connections",
+    "sorted": "public: the sorted rows of a table",
+    "stitched": "public: Trace.stitched",
+    "token": "a noun",
+}
+IRREGULAR = (
+    "begun bound bought brought built caught chosen cut done drawn fed felt found given grown heard held hidden kept"
+    " known laid led left lost made meant met paid put read run said seen sent set shown spent split spoken spread"
+    " stood taken taught thought thrown told understood won wound written"
+)
+
+
+def is_participle(name: str) -> bool:
+    """Whether a name is one bare word that looks like a participle."""
+    word = name.removesuffix(".py")
+    looks = word in IRREGULAR.split() or word.endswith(("ed", "en", "wn", "lt", "pt"))
+    return "_" not in word and looks and word not in NOT_PARTICIPLES
+
+
+def public_functions(node: ast.AST) -> Iterator[str]:
+    """Functions of a module and methods of its classes, not those inside a function."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield child.name
+        elif not isinstance(child, ast.Lambda):
+            yield from public_functions(child)
+
+
+@pytest.mark.parametrize(("name", "is_one"), [("told", True), ("drawn", True), ("masked", True), ("heads", False)])
+def test_a_participle_is_recognised(name, is_one):
+    assert is_participle(name) == is_one
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_no_module_or_function_is_named_by_a_bare_participle(path):
+    assert not {name for name in [path.name, *public_functions(tree(path))] if is_participle(name)}
+
+
+def test_a_class_name_is_used_once():
+    classes = [node.name for path in MODULES for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)]
+    assert not {name for name in classes if classes.count(name) > 1}

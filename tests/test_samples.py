@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import transom
-from transom.lens.on_file.parts_on_file import BIASES, MASKS
+from transom.lens.storage.mask_codec import BIASES, MASKS
 
 SAMPLES = Path(__file__).parent / "samples"
 VERSIONS = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir() and path.name[0].isdigit())
@@ -141,8 +141,8 @@ def test_lessons_are_proved_as_they_were(version, tmp_path):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_recipes_mean_what_they_meant(version):
-    recipe = import_module("transom.run.recipe")
-    found = recipe.read(SAMPLES / version / "recipes/reference.toml")
+    recipe = import_module("transom.training.recipe")
+    found = recipe.load_recipe(SAMPLES / version / "recipes/reference.toml")
     assert found.task == "translate"
 
 

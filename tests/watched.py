@@ -8,52 +8,55 @@ from torch.nn.functional import scaled_dot_product_attention as imported_by_name
 import transom
 
 
-def first(result):
-    """The tensor a model gives first, whatever it wraps it in."""
+def first_tensor(result):
+    """The first tensor of a model's result, whatever it is wrapped in."""
     return (
-        result if isinstance(result, Tensor) else first(next(iter(result)) if isinstance(result, tuple) else result[0])
+        result
+        if isinstance(result, Tensor)
+        else first_tensor(next(iter(result)) if isinstance(result, tuple) else result[0])
     )
 
 
-def both(model, *given, seed=5, **named):
-    """What the model gives unwatched, what it gives watched, and the trace; the same random numbers for both."""
+def run_twice(model, *args, seed=5, **kwargs):
+    """The output unwatched, the output watched, and the trace; the same random numbers for both runs."""
     torch.manual_seed(seed)
-    plain = first(model(*given, **named))
+    plain = first_tensor(model(*args, **kwargs))
     torch.manual_seed(seed)
     with transom.watch(model) as trace:
-        seen = first(model(*given, **named))
-    return plain, seen, trace
+        watched = first_tensor(model(*args, **kwargs))
+    return plain, watched, trace
 
 
 class Plain(nn.Module):
     """Self-attention as people write it, its function imported by name."""
 
-    def __init__(self, d_model=14, heads=2, **named):
+    def __init__(self, d_model=14, heads=2, **kwargs):
         super().__init__()
-        self.heads, self.named = heads, named
+        self.heads, self.kwargs = heads, kwargs
         self.to_all = nn.Linear(d_model, 3 * d_model)
 
-    def folded(self, x):
+    def project(self, x):
+        """Q, K and V, split into heads."""
         return [part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.to_all(x).chunk(3, -1)]
 
     def forward(self, x):
-        return imported_by_name(*self.folded(x), **self.named).transpose(1, 2).flatten(2)
+        return imported_by_name(*self.project(x), **self.kwargs).transpose(1, 2).flatten(2)
 
 
 class Overwriting(Plain):
-    """The same, but what it got and made is overwritten as soon as it is used."""
+    """The same, but its inputs and output are overwritten as soon as they are used."""
 
     def forward(self, x):
-        Q, K, V = self.folded(x)
-        out = F.scaled_dot_product_attention(Q, K, V, **self.named)
-        kept = out.clone()
+        Q, K, V = self.project(x)
+        out = F.scaled_dot_product_attention(Q, K, V, **self.kwargs)
+        result = out.clone()
         for tensor in (Q, K, V, out):
             tensor.fill_(7.0)
-        return kept.transpose(1, 2).flatten(2)
+        return result.transpose(1, 2).flatten(2)
 
 
 class Stack(nn.Module):
-    """Layers with residuals, the way most models are named."""
+    """Layers with residuals, named as in most models."""
 
     def __init__(self, *layers):
         super().__init__()

@@ -23,10 +23,10 @@ import torch.nn.functional as F
 import transom
 from bench.measuring.instruments import answer, machine, note, spelled
 from bench.measuring.timing import Work
-from transom.kernels import engines, looking
-from transom.kernels.problem import put
-from transom.lens.receipt import checked
-from transom.lens.sight import Sight
+from transom.kernels import dispatch, weight_stats
+from transom.kernels.problem import build_problem
+from transom.lens.attention.receipt import check_receipt
+from transom.lens.attention.sight import AttentionView, Sight
 
 FLOAT32 = 4  # bytes: every statistic, every log-sum-exp, and all numbers of a trace on file
 
@@ -90,8 +90,8 @@ class Rate:
 def kept_problem(tokens: int, d_head: int) -> tuple[Any, Any, Any]:
     torch.manual_seed(0)
     Q, K, V = (torch.randn(1, 1, tokens, d_head) for _ in range(3))
-    problem = put(Q, K, V, causal=True)
-    return (Q, K, V), problem, engines.solve(problem)
+    problem = build_problem(Q, K, V, causal=True)
+    return (Q, K, V), problem, dispatch.solve(problem)
 
 
 def passes(tokens: int, d_head: int) -> dict[str, Work]:
@@ -100,9 +100,9 @@ def passes(tokens: int, d_head: int) -> dict[str, Work]:
     QKV, problem, (output, lse) = kept_problem(tokens, d_head)
     return {
         "attention": partial(F.scaled_dot_product_attention, *QKV, is_causal=True),
-        "statistics": partial(looking.statistics, problem, lse, 0, 0),
-        "map": partial(looking.pooled, problem, lse, (0, 0), ((0, tokens), (0, tokens)), (cell, cell), "max"),
-        "receipt": partial(checked, Sight(problem, output, lse)),
+        "statistics": partial(weight_stats.compute_stats, problem, lse, 0, 0),
+        "map": partial(weight_stats.pool_window, problem, lse, (0, 0), ((0, tokens), (0, tokens)), (cell, cell)),
+        "receipt": partial(check_receipt, Sight(problem, output, lse)),
     }
 
 
@@ -164,17 +164,18 @@ def small(tokens: int) -> list[dict[str, Any]]:
     return [*told, {"what": "its trace on file", "bytes": size, "formula": MEMORY["its trace on file"](one)}]
 
 
-def held(sight: Sight) -> int:
+def held(sight: AttentionView) -> int:
     """Bytes of the tensors that one attention keeps."""
-    if isinstance(sight, transom.lens.Glance):
+    full = sight.full
+    if full is None:
         return sum(x.nbytes for x in (sight.lse, *vars(sight.statistics).values()))
-    return sum(x.nbytes for x in (sight.Q, sight.K, sight.V, sight.output, sight.lse))
+    return sum(x.nbytes for x in (full.Q, full.K, full.V, full.output, full.lse))
 
 
 def tile_seconds(tokens: int, d_head: int, seconds: float) -> float:
     """An exact 256 × 256 tile somewhere in a long head, whose log-sum-exp is taken as given."""
     Q, K, V = (torch.randn(1, 1, tokens, d_head) for _ in range(3))
-    sight = Sight(put(Q, K, V, causal=True), V, torch.full(Q.shape[:3], 9.0))
+    sight = Sight(build_problem(Q, K, V, causal=True), V, torch.full(Q.shape[:3], 9.0))
     place = {"rows": slice(tokens // 2, tokens // 2 + 256), "keys": slice(tokens // 2 - 300, tokens // 2 - 44)}
     return least({"tile": partial(sight.weights, batch=0, head=0, **place)}, seconds)["tile"]
 
@@ -263,14 +264,14 @@ def run(options: Namespace) -> int:
     found = measured(options.quick)
     told = costs(found["rates"])
     plain = {name: vars(rate) for name, rate in found["rates"].items()}
-    result = {"machine": machine(), **engines.told(), **found, "rates": plain, "costs": told}
+    result = {"machine": machine(), **dispatch.engine_info(), **found, "rates": plain, "costs": told}
     answer(options, result, page(found, told))
     return 0
 
 
 def page(found: dict[str, Any], told: list[dict[str, Any]]) -> str:
     """Everything, one part below the other."""
-    lines = [spelled({**machine(), **engines.told()})]
+    lines = [spelled({**machine(), **dispatch.engine_info()})]
     lines += [f"\nMemory\n\n{memory_table()}\n\nThe formulas beside a model of 3 layers"]
     lines += [f"{one['what']}: {one['bytes']:,} bytes, by formula {one['formula']:,}" for one in found["small"]]
     lines += [f"\nProcessor time\n\n{time_table(told)}\n"]

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from bench.measuring.instruments import answer, machine, note
 from bench.measuring.timing import Work, interleaved, unsteady
-from transom.kernels import library
-from transom.kernels.packed import Ahead, Packed
-from transom.kernels.program import Draft, Program
+from transom.kernels import native_library
+from transom.kernels.decode_program import DecodeProgram, ProgramBuilder
+from transom.kernels.packed_linear import LazyLogits, PackedMatrix
 from transom.models import PRESETS, EncoderDecoder
 
 VOCABULARY, PADDING, START, END = 9_712, 0, 1, 2
@@ -131,24 +131,24 @@ def ctranslate(twin: Any, folder: Path, threads: int) -> Writer:
 
 def parts(model: EncoderDecoder, rows: int, source: Tensor, new: int) -> dict[str, Work]:
     """What cannot be left out: the products of the steps, where there is a native engine, and the encoder."""
-    found: dict[str, Work] = {"· encoder": torch.no_grad()(lambda: model.encoded(source))}
-    if not isinstance(engine := library.engine(), str):
-        x, unembedding = torch.randn(rows, model.config.d_model), Packed(engine, model.unembedding)
-        program = products(Draft(engine), model)
-        found["· products"] = lambda: [Ahead(program.step(x, 0), unembedding).likeliest() for _ in range(new)]
+    found: dict[str, Work] = {"· encoder": torch.no_grad()(lambda: model.encode(source))}
+    if not isinstance(engine := native_library.library_or_reason(), str):
+        x, unembedding = torch.randn(rows, model.config.d_model), PackedMatrix(engine, model.unembedding)
+        program = products(ProgramBuilder(engine), model)
+        found["· products"] = lambda: [LazyLogits(program.step(x, 0), unembedding).argmax() for _ in range(new)]
     return found
 
 
-def products(draft: Draft, model: Any) -> Program:
+def products(draft: ProgramBuilder, model: Any) -> DecodeProgram:
     """The products of all layers of the decoder, each of the same input: their results do not matter."""
     x = last = draft.value(model.config.d_model)
     for block in model.decoder.blocks:
         own, cross, inner = block.attention, block.cross, block.feed_forward
-        draft.product(x, torch.cat([own.W_Q.weight, own.W_K.weight, own.W_V.weight]), None)
+        draft.linear(x, torch.cat([own.W_Q.weight, own.W_K.weight, own.W_V.weight]), None)
         for one in (own.W_O, cross.W_Q, cross.W_O):
-            draft.product(x, one.weight, one.bias)
-        last = draft.product(draft.product(x, inner.W_1.weight, inner.W_1.bias), inner.W_2.weight, inner.W_2.bias)
-    return Program(draft, last)
+            draft.linear(x, one.weight, one.bias)
+        last = draft.linear(draft.linear(x, inner.W_1.weight, inner.W_1.bias), inner.W_2.weight, inner.W_2.bias)
+    return DecodeProgram(draft, last)
 
 
 def writers(model: EncoderDecoder, folder: Path, threads: int) -> dict[str, Writer]:

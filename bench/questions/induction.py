@@ -167,7 +167,7 @@ def report(seed: int = 0, updates: int = UPDATES) -> dict[str, Any]:
         recorder = Recorder(Path(folder) / "replay.safetensors", lambda model: model(probe()[:1]), (words, None))
 
         def told(model: nn.Module, update: int, loss: float) -> None:
-            recorder.lost(update, loss)
+            recorder.add_loss(update, loss)
             if update == 1 or update % RECORDED == 0:
                 recorder.record(model, update)
 
@@ -183,8 +183,8 @@ def report(seed: int = 0, updates: int = UPDATES) -> dict[str, Any]:
         "updates": updates,
         "two layers": accuracy(two),
         "one layer": accuracy(one),
-        "heads": table.told(),
-        "one layer's heads": measured(one).told(),
+        "heads": table.to_dicts(),
+        "one layer's heads": measured(one).to_dicts(),
         "knocked out": [
             {
                 "layer": found.layer,

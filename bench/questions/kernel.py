@@ -19,9 +19,9 @@ from torch import Tensor
 import transom
 from bench.measuring.instruments import MiB, answer, machine, note, peak_memory, spelled
 from bench.measuring.timing import Work, interleaved, unsteady
-from transom.kernels import engines, looking
-from transom.kernels.problem import put
-from transom.lens.sight import Sight
+from transom.kernels import dispatch, weight_stats
+from transom.kernels.problem import build_problem
+from transom.lens.attention.sight import Sight
 
 Shape = tuple[int, int, int, int]
 TRAINING = [(64, 4, 24, 32), (32, 8, 128, 64), (8, 12, 512, 64)]
@@ -64,12 +64,12 @@ def training(shape: Shape, causal: bool, quick: bool) -> dict[str, Any]:
 def looked_later(shape: Shape, causal: bool, quick: bool) -> dict[str, Any]:
     """All statistics and the top 8, from Q, K and the log-sum-exp alone."""
     Q, K, V = tensors(shape)
-    problem = put(Q, K, V, causal=causal)
-    _, lse = engines.solve(problem)
+    problem = build_problem(Q, K, V, causal=causal)
+    _, lse = dispatch.solve(problem)
     contenders: dict[str, Work] = {
         "sdpa": partial(F.scaled_dot_product_attention, Q, K, V, is_causal=causal),
-        "statistics": partial(looking.statistics, problem, lse, 0, 0),
-        "with top 8": partial(looking.statistics, problem, lse, 8, 0),
+        "statistics": partial(weight_stats.compute_stats, problem, lse, 0, 0),
+        "with top 8": partial(weight_stats.compute_stats, problem, lse, 8, 0),
     }
     return ratio(contenders, quick)
 
@@ -78,7 +78,7 @@ def tile(quick: bool) -> dict[str, Any]:
     """An exact 256 × 256 tile of a long attention, whose log-sum-exp is taken as given."""
     Q, K, V = tensors((1, 1, 8192 if quick else LONG, 64))
     rows = Q.shape[2] // 2
-    kept = Sight(put(Q, K, V, causal=True), V, torch.full(Q.shape[:3], 9.0))
+    kept = Sight(build_problem(Q, K, V, causal=True), V, torch.full(Q.shape[:3], 9.0))
     work = partial(kept.weights, batch=0, head=0, rows=slice(rows, rows + 256), keys=slice(rows - 300, rows - 44))
     return ratio({"tile": work}, quick)
 
@@ -87,13 +87,13 @@ def overview(quick: bool) -> dict[str, Any]:
     """The map of a whole head beside the machine's own product of Q and K, which has nothing in it but the scores."""
     n = 2048 if quick else OVERVIEW
     Q, K, V = tensors((1, 1, n, 64))
-    problem = put(Q, K, V)
-    _, lse = engines.solve(problem)
+    problem = build_problem(Q, K, V)
+    _, lse = dispatch.solve(problem)
     some = min(n, 4096)
     cell = (n // 256, n // 256)
     contenders: dict[str, Work] = {
         "product": lambda: [Q[0, 0, first : first + some] @ K[0, 0].mT for first in range(0, n, some)],
-        "map": lambda: looking.pooled(problem, lse, (0, 0), ((0, n), (0, n)), cell, "max"),
+        "map": lambda: weight_stats.pool_window(problem, lse, (0, 0), ((0, n), (0, n)), cell),
     }
     return ratio(contenders, quick)
 
@@ -237,13 +237,13 @@ def run(options: Namespace) -> int:
     ratios, model, memories = measured(options.quick), modelled(options.quick), memory(options.quick)
     off = errors(options.quick)
     found = {"ratios": ratios, "time": model, "memory": memories, "errors": off}
-    answer(options, {"machine": machine(), **engines.told(), **found}, page(ratios, model, memories, off))
+    answer(options, {"machine": machine(), **dispatch.engine_info(), **found}, page(ratios, model, memories, off))
     return 0
 
 
 def page(ratios: dict, model: dict, memories: list[dict], off: list[dict]) -> str:
     """Everything, one part below the other."""
-    parts = [f"{spelled({**machine(), **engines.told()})}\n"]
+    parts = [f"{spelled({**machine(), **dispatch.engine_info()})}\n"]
     parts += [f"{name:<44}{line(found)}" for name, found in ratios.items()]
     parts += [cost_table(model), memory_table(memories)]
     parts += ["\nerror of the output against float64, 2,048 tokens, causal", *map(line, off)]

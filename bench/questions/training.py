@@ -22,9 +22,9 @@ from bench.measuring.instruments import MiB, answer, machine, note
 from bench.measuring.timing import Work, interleaved, unsteady
 from bench.peers.contender_process import ContenderProcess
 from bench.peers.environment import Absent, contender, own_contender, present, version
-from transom.kernels.linear_loss import linear_cross_entropy
+from transom.kernels.linear_cross_entropy import linear_cross_entropy
 from transom.models import PRESETS, EncoderDecoder
-from transom.run.optimizers import optimizer
+from transom.training.optimizers import build_optimizer
 
 VOCABULARY, PADDING = 9_712, 0
 BARS = {"nn.Transformer": 2.5, "Marian": 2.0}
@@ -61,7 +61,7 @@ def transom(rows: int, length: int, low: bool = False) -> Work:
         total, count = linear_cross_entropy(hidden, model.unembedding, following.flatten(), PADDING, 0.1)
         return total / count
 
-    return stepping(model, loss, optimizer(model, "adam", 1e-3, 0.0, betas=(0.9, 0.98), eps=1e-9), low)
+    return stepping(model, loss, build_optimizer(model, "adam", 1e-3, 0.0, betas=(0.9, 0.98), eps=1e-9), low)
 
 
 class Documented(nn.Module):

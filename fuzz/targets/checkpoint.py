@@ -14,17 +14,17 @@ from typing import Any
 
 import torch
 
-from transom.files.durable import MANIFEST
+from transom.files.atomic_files import MANIFEST
 from transom.names import Misfit
-from transom.run import kept, resume
-from transom.run.checkpoint import Checkpoint, read
-from transom.run.parallel import World
-from transom.run.recipe import Recipe, checked
-from transom.run.states import check_parameters
-from transom.run.task import Task
-from transom.run.tasks import TASKS
-from transom.run.train import train
-from transom.run.training import Training
+from transom.training import resume, training_state
+from transom.training.checkpoint_files import Checkpoint, load_checkpoint
+from transom.training.distributed import World
+from transom.training.loop import TrainingLoop
+from transom.training.recipe import Recipe, parse_recipe
+from transom.training.task import Task
+from transom.training.tasks import TASKS
+from transom.training.train import train
+from transom.training.training_state import check_parameters
 
 GROUPS = ("model.safetensors", "optimizer.safetensors")
 DTYPES = ("F64", "F32", "F16", "BF16", "I64", "I32", "U8", "BOOL", "F8_E5M2", "F4", "C64", "nothing", "")
@@ -46,7 +46,7 @@ def prepare(folder: Path) -> Run:
     torch.set_num_threads(1)
     (folder / "text.txt").write_text("abcdefg" * 60, encoding="utf-8")
     sizes = {"layers": 1, "d_model": 4, "d_hidden": 5, "heads": 2}
-    recipe = checked(
+    recipe = parse_recipe(
         {
             "task": "write",
             "folder": str(folder / "run"),
@@ -83,10 +83,10 @@ def try_input(run: Run, rng: random.Random) -> str:
         files.pop(rng.choice(list(run.files)))
     write_checkpoint(run.newest, files, forged)
     try:
-        found = read(run.newest)
+        checkpoint = load_checkpoint(run.newest)
     except Misfit:
         return "passed over"  # a start takes the checkpoint before it
-    go_on(run, found)
+    resume_run(run, checkpoint)
     return "unchanged" if all(files.get(name) == content for name, content in run.files.items()) else "believed"
 
 
@@ -104,15 +104,16 @@ def write_checkpoint(path: Path, files: dict[str, bytes], forged: bool) -> None:
         (path / MANIFEST).write_text(json.dumps({"files": listed}), encoding="utf-8")
 
 
-def go_on(run: Run, found: Checkpoint) -> None:
+def resume_run(run: Run, checkpoint: Checkpoint) -> None:
     """What a start does with a checkpoint, up to one more update and the end of the run."""
     world = World()
-    recipe = resume.choose_precision(run.recipe, found, world, lambda text: None)
-    resume.check_inputs(recipe, found, run.folder, lambda text: None)
-    training = Training(recipe, run.task, world)
-    kept.put_back(training, found)
-    check_parameters(training.model, kept.group(found, "model"))
-    assert training.standing.place.updates == 4
+    saved = resume.parse_checkpoint(checkpoint)
+    recipe = resume.choose_precision(run.recipe, saved, world, lambda text: None)
+    resume.check_inputs(recipe, saved, run.folder, lambda text: None)
+    training = TrainingLoop(recipe, run.task, world)
+    training_state.restore(training, saved)
+    check_parameters(training.model, checkpoint.group("model"))
+    assert training.state.position.updates == 4
     assert math.isfinite(training.update().loss)
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.mutations import damage_bytes, damage_text
-from transom.files.outside import Limits
-from transom.text.corpora import FORMATS
-from transom.text.examples import Labelled, Line, Pair
+from transom.files.untrusted_files import Limits
+from transom.text.corpora import FORMATS, Labelled, Line, Pair
 
 SMALL = Limits(line=2**12, document=2**14, ratio=20, unpacked=2**12)
 CONTENTS = {

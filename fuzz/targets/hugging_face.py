@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fuzz.mutations import damage_bytes, damage_data, damage_json, join_tensors, split_tensors
-from transom.cli.any_model import opened
+from transom.runner import load_text_model
 from transom.text.tokenizer import Tokenizer
 
 SIZES: dict[str, Any] = {"hidden_size": 6, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 7}
@@ -40,10 +40,10 @@ def try_input(state: tuple[Path, dict[str, bytes]], rng: random.Random) -> str:
     files[name] = damage_json(files[name], rng) if name.endswith(".json") else damage_numbers(files[name], rng)
     for one, content in files.items():
         (folder / one).write_bytes(content)
-    model = opened(str(folder))
-    model.run(model.encode("the cat"))
+    model = load_text_model(str(folder))
+    model.run(model.encode_text("the cat"))
     if model.kind == "decoder":
-        model.text(model.continued([1], 1))
+        model.decode(model.continue_tokens([1], 1))
     return "loaded"
 
 

@@ -4,9 +4,9 @@ import random
 from pathlib import Path
 
 from fuzz.mutations import damage_bytes, damage_text
-from transom.lessons import checked, read
-from transom.lessons.fixing import fixed_text
-from transom.lessons.shelf import paths
+from transom.lessons import check_lesson, load_lesson
+from transom.lessons.check_claims import corrected_text
+from transom.lessons.lesson_file import shipped_paths
 from transom.names import Misfit
 
 SLOW = ("experiment",)  # a lesson that trains something takes seconds for each input
@@ -14,7 +14,7 @@ SLOW = ("experiment",)  # a lesson that trains something takes seconds for each 
 
 class State:
     def __init__(self, folder: Path) -> None:
-        texts = [Path(str(path)).read_text("utf-8") for path in paths()]
+        texts = [Path(str(path)).read_text("utf-8") for path in shipped_paths()]
         self.texts = [text for text in texts if not any(word in text for word in SLOW)]
         self.path = folder / "lesson.toml"
 
@@ -27,10 +27,10 @@ def try_input(state: State, rng: random.Random) -> str:
     text = damage_text(rng.choice(state.texts), rng)
     content = text.encode("utf-8", "replace")
     state.path.write_bytes(content if rng.random() < 0.8 else damage_bytes(content, rng))
-    lesson = read(state.path)
+    lesson = load_lesson(state.path)
     try:
-        findings = checked(lesson)
-        fixed_text(lesson, findings)
+        findings = check_lesson(lesson)
+        corrected_text(lesson, findings)
     except Misfit:
         return "read"
     return "right" if all(finding.fine for finding in findings) else "wrong"

@@ -5,11 +5,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from transom.lessons import checked, parsed
-from transom.lessons.checking import check_each
-from transom.lessons.fixing import fixed_text
+from transom.lessons import check_lesson, parse_lesson
+from transom.lessons.check_claims import check_claims, corrected_text
 from transom.lessons.lesson import MalformedPart
-from transom.lessons.setting_up import ATTENTION, BLOCK, GIVEN, PARAMETERS
+from transom.lessons.lesson_setup import ATTENTION, BLOCK, GIVEN, PARAMETERS
 from transom.lessons.steps import Step
 
 STARTS = {
@@ -67,13 +66,13 @@ def try_input(state: Any, rng: random.Random) -> str:
             sections.get(section, {}).pop(name, None)
         else:
             sections.setdefault(section, {})[name] = rng.choice(VALUES)
-    steps = list(parsed(written(sections), "x.toml").steps())
+    steps = list(parse_lesson(written(sections), "x.toml").steps())
     text = written(sections) + "".join(random_claim(rng, rng.choice(steps)) for _ in range(rng.randint(1, 4)))
-    lesson = parsed(text, "x.toml", partly=True)
-    if any(isinstance(one, MalformedPart) for one in check_each(lesson)):
+    lesson = parse_lesson(text, "x.toml", partly=True)
+    if any(isinstance(one, MalformedPart) for one in check_claims(lesson)):
         return "malformed claims"
-    corrected = fixed_text(lesson, checked(lesson))
-    again = checked(parsed(corrected, "x.toml"))
+    corrected = corrected_text(lesson, check_lesson(lesson))
+    again = check_lesson(parse_lesson(corrected, "x.toml"))
     assert all(one.fine or one.claim.value is None or one.claim.slip for one in again), corrected
     return "corrected" if corrected != text else "judged"
 

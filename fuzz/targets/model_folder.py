@@ -9,7 +9,7 @@ import msgspec
 import torch
 
 from fuzz.mutations import damage_bytes, damage_data, damage_json, damage_text, join_tensors, split_tensors
-from transom.files.durable import MANIFEST, Entry, Manifest, digest
+from transom.files.atomic_files import MANIFEST, Manifest, ManifestEntry, sha256_of
 from transom.models import Decoder, DecoderConfig, Encoder, EncoderConfig, from_pretrained
 from transom.text.tokenizer import Tokenizer
 
@@ -50,7 +50,7 @@ def try_input(state: tuple[Path, list[dict[str, bytes]]], rng: random.Random) ->
     if rng.random() < 0.7:
         (folder / MANIFEST).unlink(missing_ok=True)
         if rng.random() < 0.5:
-            files = {path.name: Entry(path.stat().st_size, digest(path)) for path in folder.iterdir()}
+            files = {path.name: ManifestEntry(path.stat().st_size, sha256_of(path)) for path in folder.iterdir()}
             (folder / MANIFEST).write_bytes(msgspec.json.encode(Manifest(files)))
     model = from_pretrained(folder)
     with torch.no_grad():

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 from fuzz.mutations import WILD_STRINGS, WILD_TEXT, damage_bytes, damage_text
-from transom.run.recipe import read
+from transom.training.recipe import load_recipe
 
 SETS = ["train.updates=5", "model.heads=2", "data.train='x'", "seed=1", "optimizer.rate=0.1", "tokens.size=300"]
 
@@ -23,7 +23,7 @@ def prepare(folder: Path) -> State:
 def try_input(state: State, rng: random.Random) -> str:
     content = damage_text(rng.choice(state.texts), rng).encode("utf-8", "replace")
     state.path.write_bytes(content if rng.random() < 0.8 else damage_bytes(content, rng))
-    read(state.path, wild_sets(rng) if rng.random() < 0.3 else [])
+    load_recipe(state.path, wild_sets(rng) if rng.random() < 0.3 else [])
     return "read"
 
 

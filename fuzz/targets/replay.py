@@ -6,16 +6,14 @@ from pathlib import Path
 import torch
 
 from fuzz.targets.trace import damage_file
-from transom.lens.curve import Curve
-from transom.lens.on_file.replay_file import ReplayOnFile, written
-from transom.lens.replay import Replay
+from transom.lens.replay import LossCurve, Replay
 
 
 def prepare(folder: Path) -> tuple[Path, bytes]:
     path = folder / "replay.safetensors"
-    weights = {"a.b": torch.rand(2, 3, 2, 2).softmax(-1), "c": torch.rand(2, 1, 2, 2).softmax(-1)}
-    said = ReplayOnFile(tokens=[["x", "y"]], targets=None, heads={"a.b": [0, 1, 2], "c": [0]}, updates=[0, 5])
-    written(path, said, weights, Curve([1, 2], [0.5, 0.25], 1))
+    heads = {"a.b": [0, 1, 2], "c": [0]}
+    frames = [{name: torch.rand(len(heads[name]), 2, 2).softmax(-1) for name in heads} for _ in range(2)]
+    Replay([["x", "y"]], None, heads, [0, 5], frames, LossCurve([1, 2], [0.5, 0.25])).save(path)
     return path, path.read_bytes()
 
 

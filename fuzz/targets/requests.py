@@ -19,13 +19,13 @@ from fuzz.memory_transport import MemoryTransport
 from fuzz.raw_requests import make_conversation
 from fuzz.sample_requests import HOST, TOKEN, Request, make_request
 from fuzz.small_site import Site
-from transom.serve.app import INTERNAL_ERROR
-from transom.serve.connection import Connection
-from transom.serve.gate import HEADERS
+from transom.serve.connection import RequestConnection
 from transom.serve.limits import STATUSES
+from transom.serve.request_guard import SECURITY_HEADERS
+from transom.serve.server import INTERNAL_ERROR
 
 STATUS = re.compile(rb"HTTP/1\.1 ([0-9]{3}) [A-Za-z -]*\r\n")
-GUARDS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+GUARDS = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 SOCKET_SECONDS = 0.05  # waited for an answer that a half-sent request may never get
 
 
@@ -86,7 +86,7 @@ async def ask_app(state: Site, rng: Random, request: Request) -> str:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await state.gate(scope, receive, send)
+    await state.guard(scope, receive, send)
     state.check_log()
     if not sent:
         assert leaves, "nothing was answered"
@@ -106,7 +106,7 @@ def refuse_constant(word: str) -> None:
 async def ask_connection(state: Site, rng: Random) -> str:
     """Bytes to a connection, with deadlines, the end of the server and of the client at any moment."""
     server, talk, wire = ServerState(), make_conversation(rng), MemoryTransport()
-    wire.protocol = connection = Connection(state.config, server, {})
+    wire.protocol = connection = RequestConnection(state.config, server, {})
     connection.connection_made(wire)
     events = [connection.shutdown, connection.expire, wire.close, connection.pause_writing, connection.resume_writing]
     for piece in talk.pieces:

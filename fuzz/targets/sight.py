@@ -13,8 +13,8 @@ import transom
 from fuzz.attention_cases import Case, make_case
 from fuzz.attention_engines import ChosenEngine
 from fuzz.attention_reference import Array, Row, compute_row
-from transom.lens.positions import first_position
-from transom.lens.sight import Sight
+from transom.lens.attention.indexing import first_position
+from transom.lens.attention.sight import Sight
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ import random
 from pathlib import Path
 
 from fuzz.mutations import WILD_STRINGS, damage_json
-from transom.text.kinds import KINDS
-from transom.text.tokenizer import Tokenizer
+from transom.text.tokenizer import KINDS, Tokenizer
 
 TEXTS = ["the cat sat on the mat", "a dog saw the cat", "déjà vu"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fuzz.mutations import damage_bytes, damage_text
-from transom.text.vectors import word_vectors
+from transom.text.word_vectors import word_vectors
 
 WORDS = ["the", "cat", "déjà", "😀", ",", "10", "new-york"]
 NUMBERS = np.random.default_rng(3).normal(size=(len(WORDS), 5)).astype(np.float32)

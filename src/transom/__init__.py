@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         watch,
     )
     from transom.names import Misfit
+    from transom.runner import load
     from transom.show import Picture, draw
 
 __version__ = "0.1.0"
@@ -54,6 +55,7 @@ HOMES = {
     "flow": "transom.lens",
     "diff": "transom.lens",
     "by_words": "transom.lens",
+    "load": "transom.runner",
     "Misfit": "transom.names",
     "Picture": "transom.show",
     "draw": "transom.show",
@@ -81,6 +83,7 @@ __all__ = [
     "layers",
     "lens",
     "lessons",
+    "load",
     "models",
     "padding",
     "rollout",
@@ -93,7 +96,7 @@ __all__ = [
 ]
 
 
-Drawable.drawn_by, Drawable.paged_by = "transom.show.notebooks", "transom.serve.taken"
+Drawable.drawn_by, Drawable.paged_by = "transom.show.views", "transom.serve.offline_page"
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""The command `transom`, also as `python -m transom`: what Ctrl-C does is settled before anything else is imported."""
+"""The command `transom`, also as `python -m transom`: Ctrl-C is handled before anything else is imported."""
 
 import os
 import signal
@@ -9,32 +9,32 @@ from types import FrameType
 from typing import Any
 
 STOPPED = 130  # the exit code after Ctrl-C
-SAME = 1.0  # seconds: shells, torchrun and the like pass one Ctrl-C on several times
+SAME_INTERRUPT = 1.0  # seconds: shells and torchrun pass one Ctrl-C on several times
 
 
 class Interrupts:
-    """What SIGINT does: while a command works it is told once, by KeyboardInterrupt; at any other time it just ends.
+    """The handler of SIGINT: it raises KeyboardInterrupt once while a command runs, and ends the process otherwise.
 
-    At the start, at the end and in the middle of an import nothing has to be tidied, and an exception there would
-    come out as a traceback, or be swallowed by what is being imported.
+    At the start, at the end and during an import there is nothing to clean up, and an exception would be printed as a
+    traceback, or swallowed by the module that is being imported.
     """
 
     def __init__(self) -> None:
-        self.working = False
+        self.is_running = False  # a command
         self.first: float | None = None
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
-        if not self.working or is_importing(frame):
+        if not self.is_running or is_importing(frame):
             leave()
         now = time.monotonic()
         if self.first is None:
             self.first = now
             raise KeyboardInterrupt
-        if now - self.first > SAME:
+        if now - self.first > SAME_INTERRUPT:
             leave()
 
     def install(self) -> None:
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as a shell sets it for what runs beside it
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as a shell sets it for background jobs
             signal.signal(signal.SIGINT, self)
 
 
@@ -45,14 +45,14 @@ def is_importing(frame: FrameType | None) -> bool:
 
 
 def leave() -> None:
-    """End the process here and now; a bar may have hidden the cursor of the terminal."""
+    """End the process at once, with the cursor shown, which a progress bar may have hidden."""
     if os.isatty(2):
         os.write(2, b"\x1b[?25h\n")
     os._exit(STOPPED)
 
 
 def report_unraisable(error: Any) -> None:
-    """A KeyboardInterrupt in a place where nothing can be raised would be printed and forgotten."""
+    """End the process on a KeyboardInterrupt that cannot be raised; Python would only print it."""
     if issubclass(error.exc_type, KeyboardInterrupt):
         leave()
     sys.__unraisablehook__(error)
@@ -66,14 +66,14 @@ def main() -> int:
     from transom.cli import main as run
 
     try:
-        interrupts.working = True
+        interrupts.is_running = True
         code = run()
-        interrupts.working = False
+        interrupts.is_running = False
     except KeyboardInterrupt:
         code = STOPPED
-    interrupts.install()  # a server has handlers of its own, and leaves none
-    if code == STOPPED:  # what Python does at its end takes a while, and the next Ctrl-C would come into it
-        with suppress(OSError):  # nobody may be listening any more
+    interrupts.install()  # a server has its own handlers, and removes them
+    if code == STOPPED:  # Python takes a while to end, and another Ctrl-C would interrupt that
+        with suppress(OSError):  # the reader of a pipe may be gone
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(STOPPED)

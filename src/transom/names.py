@@ -34,7 +34,7 @@ class Misfit(ValueError):
     """Something given does not fit: says what was expected, what came, and the way out."""
 
 
-def spelled(shape: object, axes: str) -> str:
+def format_shape(shape: object, axes: str) -> str:
     """A shape with its axis words: `(batch=2, token=5, d_model=7)`; `shape` is a tensor or a sequence of sizes."""
     sizes: Sequence[int] = tuple(getattr(shape, "shape", shape))  # pyright: ignore[reportArgumentType]
     words = axes.split()
@@ -43,7 +43,7 @@ def spelled(shape: object, axes: str) -> str:
     return f"({', '.join(f'{word}={size}' for word, size in zip(words, sizes, strict=True))})"
 
 
-def whole_number(value: object) -> int | None:
+def integer_or_none(value: object) -> int | None:
     """A whole number of Python, numpy or torch as an int; None for anything else, True and False included."""
     if type(value) is int:
         return value
@@ -55,18 +55,37 @@ def whole_number(value: object) -> int | None:
         return None
 
 
+def check_index(index: object, axis: str, size: int) -> int:
+    """An index into an axis as a number from 0 on; a negative one counts from the end."""
+    number = integer_or_none(index)
+    if number is None:
+        raise Misfit(f"{axis} are asked for by whole numbers, but got {index!r:.60}; count from 0")
+    if not size:
+        raise Misfit(f"there are {axis}=0, so {number} is none of them; there is nothing to look at")
+    if not -size <= number < size:
+        raise Misfit(
+            f"there are {axis}={size}, so {number} is none of them; count from 0 to {size - 1}, or back from -1"
+        )
+    return number % size
+
+
+def count_noun(count: int, what: str) -> str:
+    """`1 token`, `2,000 tokens`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 class Drawable:
     """Something with pictures: `show` shows one, and a notebook shows it of itself.
 
     Who draws stands below all that is drawn, and no room imports one below it: the package says where it is.
     """
 
-    drawn_by: ClassVar[str] = ""  # a module with `shown(thing, view, **options)` and `bundle(thing)`
+    drawn_by: ClassVar[str] = ""  # a module with `display(thing, view, **options)` and `bundle(thing)`
     paged_by: ClassVar[str] = ""  # a module with `page_of(trace, name)`
 
     def show(self, view: str | None = None, **options: Any) -> None:
         """A picture of it, inline in a notebook and as text in a terminal; `transom.draw` gives the picture itself."""
-        import_module(self.drawn_by).shown(self, view, **options)
+        import_module(self.drawn_by).display(self, view, **options)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return import_module(self.drawn_by).bundle(self)

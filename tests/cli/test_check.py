@@ -5,8 +5,7 @@ import json
 import pytest
 
 from transom.cli import main
-from transom.lessons.fixing import new_text
-from transom.lessons.shelf import paths
+from transom.lessons.lesson_file import new_text, shipped_paths
 
 SLIP = """title = "A slip"
 tokens = ["The", "cat", "sat"]
@@ -31,7 +30,7 @@ def slip(tmp_path):
     return path
 
 
-def test_each_claim_is_told_with_its_line(slip, capsys):
+def test_each_claim_is_printed_with_its_line(slip, capsys):
     assert main(["check", str(slip)]) == 1
     assert capsys.readouterr().out == (
         f"{slip}:9: right: weights of The\n"
@@ -64,7 +63,7 @@ def test_a_corrected_copy_is_written_beside(slip, capsys):
     assert main(["check", str(copy)]) == 0
     assert main(["check", str(slip), "--fix"]) == 2
     assert capsys.readouterr().err == (
-        f"transom: {copy} should be the corrected copy, but it is there already; move it, or use --in-place\n"
+        f"transom: {copy} should be the corrected copy, but it exists already; move it, or use --in-place\n"
     )
 
 
@@ -86,18 +85,18 @@ def test_nothing_is_written_where_nothing_is_wrong(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(new_text("mine.toml"))
     assert main(["check", str(path), "--fix"]) == 0
-    assert [one.name for one in tmp_path.iterdir()] == ["mine.toml"]
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.toml"]
 
 
 def test_a_lesson_to_start_from(tmp_path, capsys):
     path = tmp_path / "mine.toml"
     assert main(["check", "--new", str(path)]) == 0
-    assert capsys.readouterr() == ("", f"{path}: a lesson to start from; transom check {path} proves it\n")
+    assert capsys.readouterr() == ("", f"{path}: a lesson to start from; transom check {path} checks it\n")
     assert main(["check", str(path)]) == 0
     assert main(["check", "--new", str(path)]) == 2
     assert (
         capsys.readouterr().err
-        == f"transom: {path} should be a new lesson, but it is there already; choose another name\n"
+        == f"transom: {path} should be a new lesson, but it exists already; choose another name\n"
     )
 
 
@@ -110,8 +109,8 @@ def test_a_slip_on_purpose_is_no_finding_and_a_false_one_is(slip, capsys):
     assert "marked as the slip 'unscaled', but it is wrong for another reason" in capsys.readouterr().out
 
 
-def test_many_files_and_all_that_come_along(capsys):
-    assert main(["check", *map(str, paths()[:5])]) == 0
+def test_many_files(capsys):
+    assert main(["check", *map(str, shipped_paths()[:5])]) == 0
     assert capsys.readouterr().out.count(" claims: ") == 5
 
 
@@ -120,7 +119,7 @@ def test_a_malformed_file_hides_no_other(slip, tmp_path, capsys):
     broken.write_text("title = ")
     fine.write_text(new_text("fine.toml"))
     missing = tmp_path / "missing.toml"
-    files = [str(one) for one in (broken, slip, missing, tmp_path, fine)]
+    files = [str(file) for file in (broken, slip, missing, tmp_path, fine)]
     assert main(["check", *files]) == 2
     out, err = capsys.readouterr()
     assert f"{slip}: 2 claims: 1 right, 1 wrong\n" in out
@@ -128,12 +127,12 @@ def test_a_malformed_file_hides_no_other(slip, tmp_path, capsys):
     assert err == (
         f"transom: {broken} should be TOML, but Invalid value (at end of document); mend that place\n"
         f"transom: {missing} should be a file, but it cannot be opened: No such file or directory; check the path\n"
-        f"transom: {tmp_path} should be a plain file, but it is a folder; name the file\n"
+        f"transom: {tmp_path} should be a regular file, but it is a folder; name the file\n"
     )
     assert main(["check", *files, "--json"]) == 2
     found = json.loads(capsys.readouterr().out)
-    assert [one["file"] for one in found] == files
-    assert [(one["title"], one["right"], len(one["claims"])) for one in found] == [
+    assert [report["file"] for report in found] == files
+    assert [(report["title"], report["right"], len(report["claims"])) for report in found] == [
         (None, False, 0),
         ("A slip", False, 2),
         (None, False, 0),
@@ -141,7 +140,7 @@ def test_a_malformed_file_hides_no_other(slip, tmp_path, capsys):
         ("Fine", True, 3),
     ]
     assert found[0]["error"] == f"{broken} should be TOML, but Invalid value (at end of document); mend that place"
-    assert [one["error"] for one in found if one["title"]] == [None, None]
+    assert [report["error"] for report in found if report["title"]] == [None, None]
     assert main(["check", str(slip), str(fine)]) == 1
 
 
@@ -195,8 +194,8 @@ def test_a_malformed_claim_or_case_hides_no_other(slip, capsys):
     ]
     assert main(["check", str(slip), "--json"]) == 2
     (found,) = json.loads(capsys.readouterr().out)
-    assert [one["verdict"] for one in found["claims"]] == ["right", "wrong", *["malformed"] * 4, "right"]
-    assert len({frozenset(one) for one in found["claims"]}) == 1
+    assert [claim["verdict"] for claim in found["claims"]] == ["right", "wrong", *["malformed"] * 4, "right"]
+    assert len({frozenset(claim) for claim in found["claims"]}) == 1
     assert found["claims"][2]["complaint"] == "there is no step 'wieghts'; did you mean 'weights'?"
     assert found["claims"][2]["where"] == f"{slip}, line 20"
     assert found["malformed_cases"][0] == {
@@ -213,7 +212,7 @@ def test_a_file_with_malformed_parts_is_never_corrected(slip, option, capsys):
     assert sorted(slip.parent.iterdir()) == before
     assert slip.read_text() == MALFORMED
     assert capsys.readouterr().err == (
-        f"transom: {slip} should be corrected, but parts of it are malformed; mend those first\n"
+        f"transom: {slip} should be corrected, but parts of it are malformed; correct those first\n"
     )
 
 
@@ -261,7 +260,7 @@ value = [[14, 8]]
 """
 
 
-def test_what_is_corrected_rests_on_every_setting(tmp_path, capsys):
+def test_a_lesson_with_an_unused_setting_is_not_corrected(tmp_path, capsys):
     path = tmp_path / "scores.toml"
     path.write_text(SCORES)
     assert main(["check", str(path), "--fix"]) == 1
@@ -275,12 +274,12 @@ def test_what_is_corrected_rests_on_every_setting(tmp_path, capsys):
         assert capsys.readouterr().err.startswith(f"transom: {other}, line 7: ")
 
 
-def test_what_is_assumed_is_told(tmp_path, capsys):
+def test_an_assumption_is_reported(tmp_path, capsys):
     path = tmp_path / "scores.toml"
     path.write_text(SCORES.replace("[attention]\nscale = true\nd_head = 64\n", "").replace("scaled", "scores"))
     note = (
         "scale is not set, so the given scores go into the softmax as they are; write scale = false if they should, or"
-        " scale = true and d_head if they are to be divided by √d_head"
+        " scale = true and d_head if they should be divided by √d_head"
     )
     assert main(["check", str(path)]) == 1
     assert capsys.readouterr().err == f"{path}: {note}\n"
@@ -289,21 +288,21 @@ def test_what_is_assumed_is_told(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("args", "message"),
     [
-        ([], "there should be a lesson to check, but none came; name a file, or --new FILE to start one"),
+        ([], "there should be a lesson to check, but there is none; name a file, or start one with --new"),
         (
             ["/nowhere/x.toml"],
             "/nowhere/x.toml should be a file, but it cannot be opened: No such file or directory; check the path",
         ),
     ],
 )
-def test_bad_use_is_told(words, message, capsys):
-    assert main(["check", *words]) == 2
+def test_bad_use_is_an_error(args, message, capsys):
+    assert main(["check", *args]) == 2
     assert capsys.readouterr() == ("", f"transom: {message}\n")
 
 
-def test_a_hostile_token_does_not_steer_the_terminal(tmp_path, capsys, monkeypatch):
+def test_a_hostile_token_does_not_control_the_terminal(tmp_path, capsys, monkeypatch):
     path = tmp_path / "odd.toml"
     path.write_text(SLIP.replace('"The"', '"\\u001b[31mThe[/]"'))
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)

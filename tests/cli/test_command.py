@@ -12,13 +12,13 @@ from transom.cli import COMMANDS, main
 from transom.names import Misfit
 
 
-def failing(monkeypatch, error: Exception) -> None:
+def make_fail(monkeypatch, error: Exception) -> None:
     """Make `transom doctor` fail with this error."""
 
-    def findings():
+    def system_info():
         raise error
 
-    monkeypatch.setattr("transom.cli.doctor.findings", findings)
+    monkeypatch.setattr("transom.cli.doctor.system_info", system_info)
 
 
 @pytest.mark.parametrize("args", [[], ["--help"]])
@@ -69,21 +69,21 @@ def test_bad_use_is_one_line_and_code_2(args, complaint, capsys):
 
 
 def test_bad_input_is_one_line_and_code_2(monkeypatch, capsys):
-    failing(monkeypatch, Misfit("expected a cat,\n  but got a dog; give a cat"))
+    make_fail(monkeypatch, Misfit("expected a cat,\n  but got a dog; give a cat"))
     assert main(["doctor"]) == 2
     assert capsys.readouterr() == ("", "transom: expected a cat, but got a dog; give a cat\n")
 
 
-def test_a_fault_of_our_own_is_one_line_and_code_3(monkeypatch, capsys):
-    failing(monkeypatch, RuntimeError("the ladder broke"))
+def test_an_internal_error_is_one_line_and_code_3(monkeypatch, capsys):
+    make_fail(monkeypatch, RuntimeError("the ladder broke"))
     assert main(["doctor"]) == 3
-    complaint = "RuntimeError: the ladder broke; this is a fault of Transom's own, and --debug shows where it is"
-    assert capsys.readouterr() == ("", f"transom: {complaint}\n")
+    message = "RuntimeError: the ladder broke; this is an internal error, and --debug shows where"
+    assert capsys.readouterr() == ("", f"transom: {message}\n")
 
 
 @pytest.mark.parametrize("args", [["--debug", "doctor"], ["doctor", "--debug"]])
 def test_debug_shows_the_traceback_before_the_line(args, monkeypatch, capsys):
-    failing(monkeypatch, Misfit("no"))
+    make_fail(monkeypatch, Misfit("no"))
     assert main(args) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -91,27 +91,27 @@ def test_debug_shows_the_traceback_before_the_line(args, monkeypatch, capsys):
     assert shown.err.endswith("transom.names.Misfit: no\ntransom: no\n")
 
 
-def test_a_code_of_the_command_s_own_is_passed_on(monkeypatch, capsys):
-    failing(monkeypatch, cli.typer.Exit(1))
+def test_a_command_can_set_its_exit_code(monkeypatch, capsys):
+    make_fail(monkeypatch, cli.typer.Exit(1))
     assert main(["doctor"]) == 1
     assert capsys.readouterr() == ("", "")
 
 
-def test_what_the_library_warns_of_is_one_line(monkeypatch, capsys):
-    def findings():
+def test_a_warning_is_one_line(monkeypatch, capsys):
+    def system_info():
         warnings.warn("temperature=0.5 changes nothing;\n leave it out", stacklevel=2)
         raise cli.typer.Exit(0)
 
-    monkeypatch.setattr("transom.cli.doctor.findings", findings)
-    shown = warnings.showwarning
+    monkeypatch.setattr("transom.cli.doctor.system_info", system_info)
+    original = warnings.showwarning
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         assert main(["doctor"]) == 0
     assert capsys.readouterr() == ("", "transom: temperature=0.5 changes nothing; leave it out\n")
-    assert warnings.showwarning is shown
+    assert warnings.showwarning is original
 
 
-def test_a_stream_without_our_signs_gets_question_marks_not_an_error():
+def test_a_stream_without_our_characters_gets_question_marks_not_an_error():
     done = subprocess.run(
         [sys.executable, "-m", "transom", "tour"],
         capture_output=True,

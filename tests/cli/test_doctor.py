@@ -1,4 +1,4 @@
-"""`transom doctor` names what is really there."""
+"""`transom doctor` prints what is really there."""
 
 import ctypes
 import json
@@ -10,18 +10,18 @@ import torch
 
 import transom
 from transom.cli import main
-from transom.kernels import engines, library
-from transom.kernels.library import Engine
+from transom.kernels import dispatch, native_library
+from transom.kernels.native_library import NativeLibrary
 
 
-def test_json_tells_what_runs_here(capsys):
+def test_json_has_everything(capsys):
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["transom"] == transom.__version__
     assert found["python"] == platform.python_version()
     assert found["torch"] == torch.__version__
     assert found["numpy"] == numpy.__version__
-    assert {name: found[name] for name in ("engine", "instructions", "why")} == engines.told()
+    assert {name: found[name] for name in ("engine", "instructions", "why")} == dispatch.engine_info()
     assert found["threads"] == torch.get_num_threads()
     assert found["devices"][0] == "cpu"
     assert len(found["devices"]) == 1 + torch.cuda.device_count() + torch.backends.mps.is_available()
@@ -45,8 +45,8 @@ def test_a_cuda_device_is_listed_by_number_and_name(monkeypatch, capsys):
     assert devices[:3] == ["cpu", "cuda:0 (card 0)", "cuda:1 (card 1)"]
 
 
-NATIVE = Engine("avx2", ctypes.CDLL(None))
-TOLD = {
+NATIVE = NativeLibrary("avx2", ctypes.CDLL(None))
+INFO = {
     "": ("native", "avx2", "TRANSOM_ENGINE is not set; torch for what it does not do, or not faster"),
     "auto": ("native", "avx2", "TRANSOM_ENGINE=auto; torch for what it does not do, or not faster"),
     "native": ("native", "avx2", "TRANSOM_ENGINE=native; what it does not do is an error"),
@@ -54,16 +54,16 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("asked", TOLD)
-def test_the_engine_is_told_with_its_reason(asked, monkeypatch):
-    monkeypatch.setenv("TRANSOM_ENGINE", asked)
-    monkeypatch.setattr(library, "engine", lambda: NATIVE)
-    assert tuple(engines.told().values()) == TOLD[asked]
+@pytest.mark.parametrize("setting", INFO)
+def test_the_engine_has_its_reason(setting, monkeypatch):
+    monkeypatch.setenv("TRANSOM_ENGINE", setting)
+    monkeypatch.setattr(native_library, "library_or_reason", lambda: NATIVE)
+    assert tuple(dispatch.engine_info().values()) == INFO[setting]
 
 
-def test_a_missing_engine_is_told_with_its_reason(monkeypatch):
-    monkeypatch.setattr(library, "engine", lambda: "it is not built")
-    assert engines.told() == {
+def test_a_missing_engine_has_its_reason(monkeypatch):
+    monkeypatch.setattr(native_library, "library_or_reason", lambda: "it is not built")
+    assert dispatch.engine_info() == {
         "engine": "torch",
         "instructions": "those of torch",
         "why": "there is no native engine: it is not built",

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 import transom
-from transom.__main__ import SAME, Interrupts, is_importing
+from transom.__main__ import SAME_INTERRUPT, Interrupts, is_importing
 
-# Sleeps where the command under test would work, and says so: a signal is sent into a known moment.
+# Sleeps instead of the command's work, and prints when it does: the signal comes at a known moment.
 BUSY = """
 import sys, time, runpy
 import transom.cli.doctor
-def findings():
+def system_info():
     print("at work", file=sys.stderr, flush=True)
     {work}
     return {{}}
-transom.cli.doctor.findings = findings
+transom.cli.doctor.system_info = system_info
 sys.argv = ["transom", "doctor"]
 runpy.run_module("transom", run_name="__main__")
 """
@@ -28,9 +28,9 @@ IMPORTING = """
 import sys, pathlib, runpy
 sys.path.insert(0, {folder!r})
 import transom.cli.doctor
-def findings():
+def system_info():
     import slow_to_import
-transom.cli.doctor.findings = findings
+transom.cli.doctor.system_info = system_info
 sys.argv = ["transom", "doctor"]
 runpy.run_module("transom", run_name="__main__")
 """
@@ -54,8 +54,8 @@ runpy.run_module("transom", run_name="__main__")
 """
 MOMENTS = {
     "while it works": BUSY.format(work="time.sleep(60)"),
-    "while it tidies": BUSY.format(work="try:\n        time.sleep(60)\n    finally:\n        time.sleep(0.3)"),
-    "while it forgets": BUSY.format(
+    "while it cleans up": BUSY.format(work="try:\n        time.sleep(60)\n    finally:\n        time.sleep(0.3)"),
+    "in a finalizer": BUSY.format(
         work="class Slow:\n        def __del__(self):\n            time.sleep(60)\n    one = Slow()\n    del one"
     ),
     "at the end": ENDING,
@@ -74,7 +74,7 @@ def start(code: str) -> subprocess.Popen[str]:
     )
 
 
-def interrupted(process: subprocess.Popen[str], gap: float | None) -> tuple[int, str]:
+def interrupt(process: subprocess.Popen[str], gap: float | None) -> tuple[int, str]:
     """Exit code and stderr after one SIGINT, or after two with so many seconds between them."""
     process.send_signal(signal.SIGINT)
     if gap is not None:
@@ -92,7 +92,7 @@ def test_no_moment_gives_a_traceback(moment, gap, tmp_path):
     process = start(MOMENTS.get(moment) or IMPORTING.format(folder=str(tmp_path)))
     assert process.stderr is not None
     assert process.stderr.readline() == "at work\n"
-    code, err = interrupted(process, gap)
+    code, err = interrupt(process, gap)
     assert code == 130, err
     assert "Traceback" not in err
     assert "KeyboardInterrupt" not in err
@@ -101,41 +101,41 @@ def test_no_moment_gives_a_traceback(moment, gap, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("wait", [0.0, 0.05, 0.2, 0.5, 1.0, 2.0])
 def test_two_interrupts_at_any_time_after_the_start(wait):
-    """From the moment on at which Transom's first line runs, torch being imported on the way."""
+    """From the first line of Transom on, while torch is imported."""
     code = "print('begun', flush=True); import sys, runpy; sys.argv = ['transom', 'tour'];"
     code += "import transom.__main__ as m; i = m.Interrupts(); i.install(); sys.unraisablehook = m.report_unraisable;"
     process = start(f"{code} print('ready', flush=True); runpy.run_module('transom', run_name='__main__')")
     assert process.stdout is not None
     assert [process.stdout.readline(), process.stdout.readline()] == ["begun\n", "ready\n"]
     time.sleep(wait)
-    code, err = interrupted(process, 0.03)
+    code, err = interrupt(process, 0.03)
     assert code in {0, 130}, err  # 0: it was done before
     assert "Traceback" not in err
 
 
 def test_an_import_is_known_by_its_frames(tmp_path, monkeypatch):
-    seen = []
+    answers = []
     (tmp_path / "asks_who_imports.py").write_text("from __main__ import ask_frames\nask_frames()\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(
-        sys.modules["__main__"], "ask_frames", lambda: seen.append(is_importing(sys._getframe())), False
+        sys.modules["__main__"], "ask_frames", lambda: answers.append(is_importing(sys._getframe())), False
     )
     __import__("asks_who_imports")
-    assert seen == [True]
+    assert answers == [True]
     assert not is_importing(None)
 
 
-def test_a_second_interrupt_is_the_same_one_for_a_while(monkeypatch):
-    left, now = [], [100.0]
-    monkeypatch.setattr("transom.__main__.leave", lambda: left.append(now[0]))
+def test_a_second_interrupt_soon_after_is_the_same_one(monkeypatch):
+    exits, now = [], [100.0]
+    monkeypatch.setattr("transom.__main__.leave", lambda: exits.append(now[0]))
     monkeypatch.setattr("transom.__main__.time.monotonic", lambda: now[0])
     interrupts = Interrupts()
-    interrupts.working = True
+    interrupts.is_running = True
     with pytest.raises(KeyboardInterrupt):
         interrupts(signal.SIGINT, None)
-    now[0] += SAME / 2
+    now[0] += SAME_INTERRUPT / 2
     interrupts(signal.SIGINT, None)
-    assert left == []
-    now[0] += SAME
+    assert exits == []
+    now[0] += SAME_INTERRUPT
     interrupts(signal.SIGINT, None)
-    assert left == [now[0]]
+    assert exits == [now[0]]

@@ -1,4 +1,4 @@
-"""train, evaluate, translate, generate and classify as one calls them: what goes to stdout, and every complaint."""
+"""train, evaluate, translate, generate and classify as commands: what they print, and every error."""
 
 import io
 import json
@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from transom.cli import main
+from transom.cli.cli_io import read_texts
 
 pytestmark = pytest.mark.usefixtures("own_errors")
 SIZES = "d_model = 8\nd_hidden = 11\nheads = 2\nlongest = 32\n"
@@ -18,8 +19,8 @@ TRAIN = "[train]\nupdates = 4\ntokens = 128\nblock = 7\nrows = 3\njudge_every = 
 def home(tmp_path_factory):
     """A folder with data, a recipe for each task, and a model by each."""
     folder = tmp_path_factory.mktemp("home")
-    draws = random.Random(1)
-    texts = [" ".join(draws.choices("abcde", k=draws.randint(2, 6))) for _ in range(60)]
+    rng = random.Random(1)
+    texts = [" ".join(rng.choices("abcde", k=rng.randint(2, 6))) for _ in range(60)]
     (folder / "pairs.tsv").write_text("".join(f"{text}\t{text[::-1]}\n" for text in texts))
     (folder / "labelled.txt").write_text("".join(f"{'yes' if 'a' in text else 'no'} {text}\n" for text in texts))
     (folder / "text.txt").write_text("\n".join(texts))
@@ -42,180 +43,171 @@ def trained(home):
         assert main(["train", str(home / f"{task}.toml")]) == 0
 
 
-def said(capsys, *words):
-    """What a command printed, which must have gone well."""
-    capsys.readouterr()
-    assert main([str(word) for word in words]) == 0, capsys.readouterr().err
-    return capsys.readouterr().out
-
-
-def complaint(capsys, *words):
-    capsys.readouterr()
-    assert main([str(word) for word in words]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    return err.removeprefix("transom: ").rstrip("\n")
-
-
-def test_train_prints_the_folder_or_every_judgement(home, capsys):
-    assert said(capsys, "train", home / "translate.toml") == f"{home}/translate/model\n"
-    found = json.loads(said(capsys, "train", home / "translate.toml", "--json"))
+def test_train_prints_the_folder_or_every_evaluation(home, run_command):
+    assert run_command("train", home / "translate.toml").out == f"{home}/translate/model\n"
+    found = json.loads(run_command("train", home / "translate.toml", "--json").out)
     assert found["model"] == f"{home}/translate/model"
-    assert [one["update"] for one in found["judged"]] == [2, 4]
+    assert [row["update"] for row in found["judged"]] == [2, 4]
     assert set(found["judged"][0]) == {"update", "loss", "perplexity"}
 
 
-def test_train_takes_settings_on_top(home, capsys, tmp_path):
-    said(capsys, "train", home / "write.toml", "--set", f"folder={tmp_path}", "--set", "train.updates=1")
+def test_train_takes_settings_on_top(home, run_command, tmp_path):
+    run_command("train", home / "write.toml", "--set", f"folder={tmp_path}", "--set", "train.updates=1")
     assert [json.loads(line)["update"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == [1, 1]
 
 
-def test_train_says_progress_on_stderr(home, capsys, tmp_path):
-    assert main(["train", str(home / "write.toml"), "--set", f"folder={tmp_path}"]) == 0
-    assert "parameters, 4 updates" in capsys.readouterr().err
+def test_train_prints_progress_on_stderr(home, run_command, tmp_path):
+    output = run_command("train", home / "write.toml", "--set", f"folder={tmp_path}")
+    assert "parameters, 4 updates" in output.err
 
 
-def test_ctrl_c_is_a_line_and_code_130(home, capsys, monkeypatch, tmp_path):
-    def stopped(*given):
+def test_ctrl_c_is_a_line_and_code_130(home, run_command, monkeypatch, tmp_path):
+    def interrupt(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("transom.run.training.Training.update", stopped)
-    assert main(["train", str(home / "write.toml"), "--set", f"folder={tmp_path}"]) == 130
-    out, err = capsys.readouterr()
+    monkeypatch.setattr("transom.training.loop.TrainingLoop.update", interrupt)
+    out, err = run_command("train", home / "write.toml", "--set", f"folder={tmp_path}", code=130)
     assert out == ""
-    assert err.endswith("transom: stopped; the same command goes on from the last checkpoint\n")
+    assert err.endswith("transom: stopped; the same command resumes from the last checkpoint\n")
 
 
-MEASURES = {"translate": ["loss", "perplexity", "bleu", "chrf"], "classify": ["loss", "accuracy", "f1"]}
-MEASURES |= {"write": ["loss", "perplexity"]}
+METRICS = {"translate": ["loss", "perplexity", "bleu", "chrf"], "classify": ["loss", "accuracy", "f1"]}
+METRICS |= {"write": ["loss", "perplexity"]}
 
 
-@pytest.mark.parametrize("task", MEASURES)
-def test_evaluate_prints_each_measure(home, capsys, task):
-    assert main(["evaluate", str(home / f"{task}.toml"), "--beams", "2"]) == 0
-    out, err = capsys.readouterr()
-    in_vain = f"--beams changes nothing where nothing is translated, and the task is {task}; leave it out"
-    assert (f"transom: {in_vain}\n" in err) == (task != "translate")
+@pytest.mark.parametrize("task", METRICS)
+def test_evaluate_prints_each_metric(home, run_command, task):
+    out, err = run_command("evaluate", home / f"{task}.toml", "--beams", 2)
+    note = f"--beams is for translations, but the task is {task}; leave it out"
+    assert (f"transom: {note}\n" in err) == (task != "translate")
     lines = out.splitlines()
-    signed = [line.split()[1] for line in lines if line.startswith("signature")]
-    lines = lines[: len(lines) - len(signed)]
-    assert [line.split()[0] for line in lines] == MEASURES[task]
-    found = json.loads(said(capsys, "evaluate", home / f"{task}.toml", "--beams", 2, "--json"))
+    signatures = [line.split()[1] for line in lines if line.startswith("signature")]
+    lines = lines[: len(lines) - len(signatures)]
+    assert [line.split()[0] for line in lines] == METRICS[task]
+    found = json.loads(run_command("evaluate", home / f"{task}.toml", "--beams", 2, "--json").out)
     assert found.pop("model") == f"{home}/{task}/model"
-    assert [found.pop("signature")] == signed if task == "translate" else not signed
-    assert list(found) == MEASURES[task]
+    assert [found.pop("signature")] == signatures if task == "translate" else not signatures
+    assert list(found) == METRICS[task]
     for line in lines:
         name, number = line.split()
         assert float(number) == pytest.approx(found[name], rel=1e-3)
 
 
-def test_texts_come_as_arguments_lines_of_a_file_or_of_stdin(home, capsys, monkeypatch, tmp_path):
+def test_texts_come_as_arguments_lines_of_a_file_or_of_stdin(home, run_command, monkeypatch, tmp_path):
     model = ["--model", home / "translate" / "model"]
-    expected = said(capsys, "translate", "a b", "c d e", *model)
+    expected = run_command("translate", "a b", "c d e", *model).out
     assert len(expected.splitlines()) == 2
     (tmp_path / "texts.txt").write_text("a b\nc d e\n")
-    assert said(capsys, "translate", "--file", tmp_path / "texts.txt", *model) == expected
+    assert run_command("translate", "--file", tmp_path / "texts.txt", *model).out == expected
     monkeypatch.setattr(sys, "stdin", io.StringIO("a b\nc d e\n"))
-    assert said(capsys, "translate", *model) == expected
-    rows = json.loads(said(capsys, "translate", "a b", "c d e", "--json", *model))
+    assert run_command("translate", *model).out == expected
+    rows = json.loads(run_command("translate", "a b", "c d e", "--json", *model).out)
     assert [row["source"] for row in rows] == ["a b", "c d e"]
     assert [row["target"] for row in rows] == expected.splitlines()
 
 
-def test_empty_lines_stay_empty_in_a_translation(home, capsys, monkeypatch, tmp_path):
+def test_empty_lines_stay_empty_in_a_translation(home, run_command, complaint, monkeypatch, tmp_path):
     model = ["--model", home / "translate" / "model"]
-    first, second = said(capsys, "translate", "a b", "c d e", *model).splitlines()
+    first, second = run_command("translate", "a b", "c d e", *model).out.splitlines()
     lines = "\na b\n \nc d e\n\n"
     (tmp_path / "texts.txt").write_text(lines)
-    assert said(capsys, "translate", "--file", tmp_path / "texts.txt", *model) == f"\n{first}\n\n{second}\n\n"
+    assert run_command("translate", "--file", tmp_path / "texts.txt", *model).out == f"\n{first}\n\n{second}\n\n"
     monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
-    rows = json.loads(said(capsys, "translate", "--json", *model))
+    rows = json.loads(run_command("translate", "--json", *model).out)
     assert [row["source"] for row in rows] == ["", "a b", " ", "c d e", ""]
     assert [row["target"] for row in rows] == ["", first, "", second, ""]
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n\n"))
-    assert complaint(capsys, "translate", *model) == (
-        "there should be a text to work on, but none came; give one, or --file, or lines on stdin"
+    assert complaint("translate", *model) == (
+        "there should be a text to work on, but there is none; give one, or --file, or lines on stdin"
     )
-    assert complaint(capsys, "translate", "", *model) == (
+    assert complaint("translate", "", *model) == (
         "text 1 of 1 is empty, but there must be something to read; leave it out"
     )
 
 
-def test_classify_prints_label_chance_and_text(home, capsys):
+def test_classify_prints_label_chance_and_text(home, run_command):
     model = ["--model", home / "classify" / "model"]
-    label, chance, text = said(capsys, "classify", "a b", *model).rstrip("\n").split("\t")
-    (row,) = json.loads(said(capsys, "classify", "a b", "--json", *model))
+    label, chance, text = run_command("classify", "a b", *model).out.rstrip("\n").split("\t")
+    (row,) = json.loads(run_command("classify", "a b", "--json", *model).out)
     assert (text, row["text"]) == ("a b", "a b")
     assert label == row["label"] == max(row["chances"], key=row["chances"].get)
     assert float(chance) == pytest.approx(row["chances"][label], abs=1e-3)
     assert set(row["chances"]) == {"yes", "no"}
 
 
-@pytest.mark.parametrize("how", [["--temperature", "0"], ["--seed", "3"], ["--seed", "3", "--top-k", "2"]])
-def test_generate_writes_on_also_beyond_the_longest(home, capsys, how):
-    words = ["generate", "a b", "--model", home / "write" / "model", "--tokens", 50, *how]
-    shown = said(capsys, *words)
-    (row,) = json.loads(said(capsys, *words, "--json"))
+@pytest.mark.parametrize("options", [["--temperature", "0"], ["--seed", "3"], ["--seed", "3", "--top-k", "2"]])
+def test_generate_continues_also_beyond_the_longest(home, run_command, options):
+    args = ["generate", "a b", "--model", home / "write" / "model", "--tokens", 50, *options]
+    shown = run_command(*args).out
+    (row,) = json.loads(run_command(*args, "--json").out)
     assert row["prompt"] == "a b"
     assert shown == f"a b{row['text']}\n"
-    assert said(capsys, *words) == shown
+    assert run_command(*args).out == shown
 
 
-def test_generate_begins_anew_without_a_prompt(home, capsys):
-    words = ["generate", "--model", home / "write" / "model", "--tokens", 9, "--seed", 1]
-    assert said(capsys, *words) == said(capsys, *words, "")
+def test_generate_begins_a_new_text_without_a_prompt(home, run_command):
+    args = ["generate", "--model", home / "write" / "model", "--tokens", 9, "--seed", 1]
+    assert run_command(*args).out == run_command(*args, "").out
 
 
 @pytest.mark.parametrize(("option", "value"), [("--top-k", "5"), ("--top-p", "0.5"), ("--seed", "1")])
-def test_what_is_for_drawing_is_refused_where_nothing_is_drawn(home, capsys, option, value):
-    words = ["generate", "a", "--model", home / "write" / "model", "--temperature", "0", option, value]
-    assert complaint(capsys, *words) == (
-        f"at --temperature 0 nothing is drawn, but {option} {value} came; leave one of the two out"
+def test_options_for_sampling_are_refused_at_temperature_0(home, complaint, option, value):
+    args = ["generate", "a", "--model", home / "write" / "model", "--temperature", "0", option, value]
+    assert complaint(*args) == (
+        f"--temperature 0 draws no tokens, but got {option} {value} too; leave one of the two out"
     )
 
 
-def test_complaints_are_one_line(home, capsys, monkeypatch, tmp_path):
+def test_texts_come_from_arguments_a_file_or_standard_input(monkeypatch, tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("one\n\ntwo three\n")
+    assert read_texts(["x", "y z"], None) == ["x", "y z"]
+    assert read_texts([], path) == ["one", "two three"]
+    assert read_texts([], path, blanks=True) == ["one", "", "two three"]
+    for blanks, expected in ((False, ["a b", "c"]), (True, ["a b", "", "c"])):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("a b\n\nc"))
+        assert read_texts([], None, blanks) == expected
+
+
+def test_errors_are_one_line(home, complaint, monkeypatch, tmp_path):
     model = ["--model", home / "classify" / "model"]
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
-    assert complaint(capsys, "classify", *model) == (
-        "there should be a text to work on, but none came; give one, or --file, or lines on stdin"
+    assert complaint("classify", *model) == (
+        "there should be a text to work on, but there is none; give one, or --file, or lines on stdin"
     )
-    assert complaint(capsys, "classify", "a", "--model", tmp_path / "gone") == (
+    assert complaint("classify", "a", "--model", tmp_path / "gone") == (
         f"{tmp_path}/gone should be the folder of a model, but there is no such folder; check the path"
     )
-    assert complaint(capsys, "translate", "a", *model) == (
+    assert complaint("translate", "a", *model) == (
         f"{home}/classify/model should hold a model to translate with, but it holds one to classify with;"
         " use transom classify, or name another folder"
     )
-    assert complaint(capsys, "classify", "a", "--file", home / "text.txt", *model) == (
-        "texts come as arguments or from --file, but both came; leave one out"
+    assert complaint("classify", "a", "--file", home / "text.txt", *model) == (
+        "texts come as arguments or from --file, but got both; leave one out"
     )
-    assert complaint(capsys, "train", tmp_path / "gone.toml") == (
+    assert complaint("train", tmp_path / "gone.toml") == (
         f"{tmp_path}/gone.toml should be a file, but it cannot be opened: No such file or directory; check the path"
     )
-    assert complaint(capsys, "train", home / "write.toml", "--set", "train.update=3") == (
+    assert complaint("train", home / "write.toml", "--set", "train.update=3") == (
         f"{home}/write.toml: [train] has no setting 'update'; did you mean 'updates'?"
     )
-    assert complaint(capsys, "generate", "a") == "Missing option '--model'; see transom generate --help"
+    assert complaint("generate", "a") == "Missing option '--model'; see transom generate --help"
 
 
-def test_an_unfinished_run_is_named_and_its_newest_checkpoint_judged(home, capsys, tmp_path):
-    """The checkpoint of the last update, before and after the run has come to its end."""
-    there = ("--set", f"folder={tmp_path}")
-    said(capsys, "train", home / "write.toml", *there)
-    expected = json.loads(said(capsys, "evaluate", home / "write.toml", *there, "--json"))
+def test_of_an_unfinished_run_the_newest_checkpoint_is_evaluated(home, run_command, complaint, tmp_path):
+    """The checkpoint of the last update, before and after the run is finished."""
+    setting = ("--set", f"folder={tmp_path}")
+    run_command("train", home / "write.toml", *setting)
+    expected = json.loads(run_command("evaluate", home / "write.toml", *setting, "--json").out)
     (tmp_path / "model").rename(tmp_path / "moved")
-    capsys.readouterr()
-    assert main(["evaluate", str(home / "write.toml"), *there, "--json"]) == 0
-    out, err = capsys.readouterr()
+    out, err = run_command("evaluate", home / "write.toml", *setting, "--json")
     assert err == (
-        f"{tmp_path} holds an unfinished run: judged is its newest whole checkpoint, after update 4; transom train"
+        f"{tmp_path} holds an unfinished run: this is its newest intact checkpoint, after update 4; transom train"
         f" {home}/write.toml goes on with it\n"
     )
     path = f"{tmp_path}/checkpoints/step-00000004"
     assert json.loads(out) == {**expected, "model": path, "unfinished": True, "update": 4}
-    assert complaint(capsys, "generate", "a", "--model", tmp_path / "model") == (
+    assert complaint("generate", "a", "--model", tmp_path / "model") == (
         f"{tmp_path}/model should be the folder of a model, but {tmp_path} holds an unfinished run, of 4 updates so"
-        " far; finish it with transom train, or judge it with transom evaluate"
+        " far; finish it with transom train, or evaluate it with transom evaluate"
     )

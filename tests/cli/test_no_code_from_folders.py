@@ -1,4 +1,4 @@
-"""No code of a model's folder ever runs, whatever it names and whatever stands on standard input."""
+"""No code of a model's folder ever runs, whatever it names and whatever is on standard input."""
 
 import ast
 import json
@@ -12,7 +12,7 @@ import pytest
 from model_folders import of_hugging_face
 
 import transom
-from transom.cli.pretrained import ADAPTER, CONFIG, TOKENIZER_CONFIG
+from transom.runner.pretrained import ADAPTER, CONFIG, TOKENIZER_CONFIG
 
 HOUSE = Path(transom.__file__).parent
 OWN = """
@@ -25,28 +25,28 @@ class Model(transformers.BertModel):
     pass
 class Tokenizer(transformers.PreTrainedTokenizerFast):
     pass
-def generate(model, *given, **more):
+def generate(model, *args, **kwargs):
     return model
 """
-# Opens each folder on its own, as a command does, and says what came of it.
+# Loads and runs each folder, and prints the result.
 TRY = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
 from pathlib import Path
-from transom.cli.any_model import opened
+from transom.runner import load_text_model
 from transom.names import Misfit
 for folder in sys.argv[1:]:
     try:
-        one = opened(folder)
-        one.run(one.encode("the cat"))
-        if one.kind == "decoder":
-            one.continued([1], 2)
-        found = "loaded"
+        model = load_text_model(folder)
+        model.run(model.encode_text("the cat"))
+        if model.kind == "decoder":
+            model.continue_tokens([1], 2)
+        result = "loaded"
     except Misfit as error:
-        found = str(error)
+        result = str(error)
     except BaseException as error:
-        found = f"{type(error).__name__}: {error}"
-    print(json.dumps(found), flush=True)
+        result = f"{type(error).__name__}: {error}"
+    print(json.dumps(result), flush=True)
 """
 
 
@@ -134,18 +134,18 @@ CASES = {
     tokenizer_in_config: ("decoder", LOADED),
     part_of_a_model: ("decoder", NO_CODE),
     own_generate: ("decoder", LOADED),
-    generation_by_code: ("decoder", "; mend generation_config.json"),
-    pickled: ("decoder", "; name a folder, or fetch it into the local cache first"),
-    kernel: ("decoder", "which Transom never fetches; take attn_implementation out of config.json"),
+    generation_by_code: ("decoder", "; correct generation_config.json"),
+    pickled: ("decoder", "; name a folder, or download it into the local cache first"),
+    kernel: ("decoder", "which Transom never downloads; take attn_implementation out of config.json"),
     adapter: ("decoder", "should hold a whole model, but it has an adapter (adapter_config.json); merge the two first"),
 }
 
 
-def run(tmp_path: Path, words: list[str], given: str) -> subprocess.CompletedProcess[str]:
-    """A process in which code of a folder could be imported, were it asked for, with an answer ready."""
+def run_python(tmp_path: Path, args: list[str], stdin: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with an answer on standard input, should a library ask whether to run code."""
     home = {"HF_HOME": str(tmp_path / "hub"), "PYTHONPATH": str(HOUSE.parent)}
     return subprocess.run(
-        [sys.executable, *words], input=given, env=os.environ | home, capture_output=True, text=True, timeout=300
+        [sys.executable, *args], input=stdin, env=os.environ | home, capture_output=True, text=True, timeout=300
     )
 
 
@@ -158,13 +158,13 @@ def test_no_folder_runs_its_code_with_yes_on_standard_input(tmp_path):
         (folder / "own.py").write_text(OWN.format(marker=str(folder.parent / "ran")))
         prepare(folder)
         folders.append(folder)
-    found = run(tmp_path, ["-c", TRY, *map(str, folders)], "y\n" * 100)
-    told = [json.loads(line) for line in found.stdout.splitlines() if line.startswith('"')]
-    assert len(told) == len(CASES), found.stderr[-2000:]
+    process = run_python(tmp_path, ["-c", TRY, *map(str, folders)], "y\n" * 100)
+    results = [json.loads(line) for line in process.stdout.splitlines() if line.startswith('"')]
+    assert len(results) == len(CASES), process.stderr[-2000:]
     assert {folder.parent.name for folder in folders if (folder.parent / "ran").exists()} == set()
-    for (prepare, (_, expected)), came in zip(CASES.items(), told, strict=True):
-        assert came.endswith(expected), (prepare.__name__, came)
-    assert "y/N" not in found.stdout + found.stderr
+    for (prepare, (_, expected)), result in zip(CASES.items(), results, strict=True):
+        assert result.endswith(expected), (prepare.__name__, result)
+    assert "y/N" not in process.stdout + process.stderr
 
 
 @pytest.mark.slow
@@ -173,9 +173,9 @@ def test_a_command_takes_no_yes_from_standard_input(tmp_path):
     folder = of_hugging_face("encoder", tmp_path / "model")
     (folder / "own.py").write_text(OWN.format(marker=str(tmp_path / "ran")))
     two_sides(folder)
-    found = run(tmp_path, ["-m", "transom", "see", "the cat sat", "--model", str(folder)], "y\nthe cat sat\n")
-    assert found.returncode == 2
-    assert found.stderr.strip().endswith(NO_CODE)
+    process = run_python(tmp_path, ["-m", "transom", "see", "the cat sat", "--model", str(folder)], "y\nthe cat sat\n")
+    assert process.returncode == 2
+    assert process.stderr.strip().endswith(NO_CODE)
     assert not (tmp_path / "ran").exists()
 
 
@@ -186,8 +186,8 @@ def calls_of(path: Path) -> set[str]:
     }
 
 
-def test_transformers_is_asked_in_one_place_alone():
-    """Only `load_pretrained` may have the library load something: nothing else knows how to do it safely."""
+def test_only_one_module_calls_transformers():
+    """Only `load_pretrained` may let the library load something, because it does so safely."""
     for path in HOUSE.rglob("*.py"):
         text = path.read_text("utf-8")
         if path.name == "pretrained.py":

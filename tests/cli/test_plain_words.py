@@ -1,16 +1,16 @@
-"""What a newcomer reads: help in plain words, lines that fit a narrow terminal, what a model cannot read."""
+"""What a newcomer reads: plain help, lines that fit a narrow terminal, words that a model does not know."""
 
 import re
 from itertools import chain
+from types import SimpleNamespace
 
 import pytest
 import torch
-from model_folders import of_hugging_face
 
 import transom
-from transom.cli import COMMANDS, main, plainly
-from transom.cli.given import tell_unknown
-from transom.lens.measuring.head_table import parted
+from transom.cli import COMMANDS, format_option_row, main
+from transom.cli.cli_io import warn_unknown_words
+from transom.lens.metrics.head_table import fit_columns
 from transom.models import Encoder, EncoderConfig
 from transom.text.tokenizer import Tokenizer
 
@@ -28,7 +28,7 @@ def test_help_names_what_to_give_in_plain_words(name, capsys):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("row", "plain"),
     [
         (
             ("--arrows <int range>", "How many.  [default: 8; x>=1]"),
@@ -40,8 +40,8 @@ def test_help_names_what_to_give_in_plain_words(name, capsys):
         (("--all", "x>=1 stays where it is prose"), ("--all", "x>=1 stays where it is prose")),
     ],
 )
-def test_kinds_and_bounds_in_words(given, said):
-    assert plainly(*given) == said
+def test_kinds_and_bounds_in_words(row, plain):
+    assert format_option_row(*row) == plain
 
 
 def test_a_lesson_fits_a_narrow_terminal(monkeypatch, capsys):
@@ -53,7 +53,7 @@ def test_a_lesson_fits_a_narrow_terminal(monkeypatch, capsys):
     assert max(map(len, prose)) <= 50
 
 
-def test_measures_that_do_not_fit_come_beneath():
+def test_measures_that_do_not_fit_come_below():
     model = torch.nn.MultiheadAttention(14, 2, batch_first=True)
     x = torch.randn(1, 7, 14)
     with transom.watch(model) as trace:
@@ -68,42 +68,39 @@ def test_measures_that_do_not_fit_come_beneath():
     assert list(chain(*numbers)) == wide[2].split()[2:]
 
 
-def test_columns_are_parted_with_layer_and_head_in_front():
-    assert parted([7, 3, 5, 11, 2], None) == [[0, 1, 2, 3, 4]]
-    assert parted([7, 3, 5, 11, 2], 19) == [[0, 1, 2], [0, 1, 3], [0, 1, 4]]
-    assert parted([7, 3, 5, 11, 2], 29) == [[0, 1, 2], [0, 1, 3, 4]]
+def test_columns_are_split_with_layer_and_head_in_front():
+    assert fit_columns([7, 3, 5, 11, 2], None) == [[0, 1, 2, 3, 4]]
+    assert fit_columns([7, 3, 5, 11, 2], 19) == [[0, 1, 2], [0, 1, 3], [0, 1, 4]]
+    assert fit_columns([7, 3, 5, 11, 2], 29) == [[0, 1, 2], [0, 1, 3, 4]]
 
 
 @pytest.mark.parametrize("kind", ["words", "characters", "bpe"])
-def test_a_tokenizer_tells_which_words_it_does_not_know(kind):
+def test_a_tokenizer_lists_the_words_it_does_not_know(kind):
     tokenizer = Tokenizer.train(kind, ["the cat sat on a mat"], 300, lowercase=True)
     unknown = {"words": ["ßoo", "dog"], "characters": ["ß", "d", "g"], "bpe": []}[kind]
     assert tokenizer.unknown_words("The ßoo Cat sat dog") == unknown
     assert tokenizer.unknown_words("the cat") == []
 
 
-def test_what_a_model_cannot_read_is_told_on_stderr(tmp_path, capsys):
+def test_unknown_words_are_listed_on_stderr(tmp_path, run_command):
     tokenizer = Tokenizer.train("words", ["the cat sat on a mat"], 300)
     config = EncoderConfig(
         vocabulary=tokenizer.size, labels=("no", "yes"), d_model=6, heads=2, d_hidden=7, layers=1, longest=11
     )
     Encoder(config).save_pretrained(tmp_path / "model", tokenizer=tokenizer)
-    assert main(["classify", "--model", str(tmp_path / "model"), "the dog sat", "a dog and a cow"]) == 0
-    told = capsys.readouterr()
-    assert told.err == "transom: the model does not know “dog”, “and”, “cow”; it reads <unk> instead\n"
-    assert len(told.out.splitlines()) == 2
+    output = run_command("classify", "--model", tmp_path / "model", "the dog sat", "a dog and a cow")
+    assert output.err == "transom: the model does not know “dog”, “and”, “cow”; it reads <unk> instead\n"
+    assert len(output.out.splitlines()) == 2
 
 
-def test_of_many_unknown_words_some_are_named(capsys):
-    tell_unknown([f"w{number}" for number in range(11)] * 2)
+def test_of_many_unknown_words_some_are_listed(capsys):
+    words = [f"w{number}" for number in range(11)]
+    warn_unknown_words(SimpleNamespace(unknown_words=lambda text: words), ["a text", "another"])
     assert capsys.readouterr().err.endswith("“w6”, “w7” and 3 more; it reads <unk> instead\n")
 
 
-def test_a_text_that_does_not_fit_is_told_before_a_large_model_is_loaded(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("transformers")
-    folder = of_hugging_face("decoder", tmp_path / "model")
-    monkeypatch.setattr("transom.cli.hugging_face.loaded", None)
-    capsys.readouterr()
-    assert main(["see", "the cat sat on the mat " * 200, "--model", str(folder)]) == 2
-    told = capsys.readouterr().err
-    assert re.fullmatch(r"transom: the text has \d+ tokens, but \S+ takes \d+ at most; give a shorter one\n", told)
+def test_a_text_that_does_not_fit_is_an_error_before_a_large_model_is_loaded(model_folder, monkeypatch, complaint):
+    folder = model_folder("hf", "decoder")
+    monkeypatch.setattr("transom.runner.hugging_face.load_model", None)
+    error = complaint("see", "the cat sat on the mat " * 200, "--model", folder)
+    assert re.fullmatch(r"the text has \d+ tokens, but \S+ takes \d+ at most; give a shorter one", error)

@@ -1,87 +1,80 @@
-"""`transom see --steps`: one token's numbers, one cell's arithmetic, and pictures in files; bad use is told."""
+"""`transom see --steps`: the numbers of one token, the arithmetic of one cell, and pictures in files."""
 
 import json
 import re
+from functools import partial
 
 import pytest
 import torch
-from model_folders import of_transom
 
-from transom.cli import main
-from transom.cli.any_model import opened
+import transom
 from transom.cli.see_steps import NO_MODEL
-from transom.lens.asking.origin import BEFORE
-from transom.show.visible import cells
+from transom.lens.capture.head_origin import BEFORE
+from transom.runner import load_text_model
+from transom.show.formatting import display_width
 
 pytestmark = pytest.mark.usefixtures("own_errors")
 TEXT = "the cat sat on the mat"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return str(of_transom("decoder", tmp_path_factory.mktemp("models") / "decoder"))
+def folder(model_folder):
+    return str(model_folder("transom", "decoder"))
 
 
 @pytest.fixture
-def said(folder, capsys):
-    def run(*words, code=0):
-        capsys.readouterr()
-        assert main(["see", TEXT, "--model", folder, "--layer", "0", "--head", "1", *map(str, words)]) == code
-        return capsys.readouterr()
-
-    return run
+def see(folder, run_command):
+    """Runs `transom see` on one head."""
+    return partial(run_command, "see", TEXT, "--model", folder, "--layer", 0, "--head", 1)
 
 
-def looked(folder):
-    import transom
+def watch_text(folder):
+    """The first attention of the model on the text, and the tokens."""
+    model = load_text_model(folder)
+    with transom.watch(model.model) as trace:
+        model.run(model.encode_text(TEXT))
+    return trace[0], model.encode_text(TEXT).tokens
 
-    one = opened(folder)
-    with transom.watch(one.model) as trace:
-        one.run(one.encode(TEXT))
-    return trace[0], one.encode(TEXT).tokens
 
-
-def test_the_steps_of_one_token_are_those_of_the_model(said, folder):
-    sight, tokens = looked(folder)
+def test_the_steps_of_one_token_are_those_of_the_model(see, folder):
+    sight, tokens = watch_text(folder)
     row = len(tokens) - 2
-    lines = said("--steps", "--token", row).out.splitlines()
+    lines = see("--steps", "--token", row).out.splitlines()
     weights = sight.weights(batch=0, head=1, rows=row).tolist()
     first = next(number for number, line in enumerate(lines) if line.startswith("at ↓ step →"))
     printed = [float(line.split()[-1]) for line in lines[first + 1 : first + row + 2]]
     assert printed == pytest.approx(weights[: row + 1], abs=5e-5)
     assert len(lines) <= 40
-    assert max(map(cells, lines)) <= 100
+    assert max(map(display_width, lines)) <= 100
 
 
-def test_the_steps_go_from_what_came_in_to_what_went_out(said, folder):
-    found = json.loads(said("--steps", "--json").out)
+def test_the_steps_go_from_the_input_to_the_output(see, folder):
+    found = json.loads(see("--steps", "--json").out)
     by_name = {step["name"]: torch.tensor(step["values"]) for step in found["steps"] if step["name"] != "masked"}
     assert list(by_name) == ["embedding", "Q", "K", "V", "scores", "scaled", "weights", "sum", "joined", "output"]
-    one, kept = opened(folder), []
-    module = one.model.get_submodule(found["layer"])
+    model, calls = load_text_model(folder), []
+    module = model.model.get_submodule(found["layer"])
     with torch.no_grad():
-        module.register_forward_hook(lambda _, given, out: kept.append((given[0][0], out[0])))
-        one.run(one.encode(TEXT))
-    for name, right in zip(("embedding", "output"), kept[0], strict=True):
-        assert torch.allclose(by_name[name], right, rtol=1e-5, atol=1e-5)
+        module.register_forward_hook(lambda _, args, output: calls.append((args[0][0], output[0])))
+        model.run(model.encode_text(TEXT))
+    for name, expected in zip(("embedding", "output"), calls[0], strict=True):
+        assert torch.allclose(by_name[name], expected, rtol=1e-5, atol=1e-5)
     assert found["notes"] == [BEFORE]
-    lines = said("--steps").out
+    lines = see("--steps").out
     assert lines.index("embedding: ") < lines.index("Q: ") < lines.index("sum: ") < lines.index("output: ")
     assert "Of 12 numbers of a vector, 6 are shown." in lines
 
 
-def test_a_run_from_a_file_begins_at_q_and_says_why(said, tmp_path, capsys):
-    said("--save", tmp_path / "run.safetensors")
-    capsys.readouterr()
-    assert main(["see", "--trace", str(tmp_path / "run.safetensors"), "--steps", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_a_saved_run_begins_at_q_and_says_why(see, run_command, tmp_path):
+    see("--save", tmp_path / "run.safetensors")
+    found = json.loads(run_command("see", "--trace", tmp_path / "run.safetensors", "--steps", "--json").out)
     assert found["steps"][0]["name"] == "Q"
     assert found["notes"] == [NO_MODEL]
 
 
-def test_the_arithmetic_of_a_cell_is_written_out_and_comes_out(said, folder):
-    sight, _ = looked(folder)
-    out = said("--cell", "3,1").out
+def test_the_arithmetic_of_a_cell_gives_its_score(see, folder):
+    sight, _ = watch_text(folder)
+    out = see("--cell", "3,1").out
     sums = " ".join(out.split("scores = Q Kᵀ")[1].split("scaled:")[0].split())
     terms = re.findall(r"\(?(-?[\d.]+(?:e-?\d+)?)\)?·\(?(-?[\d.]+(?:e-?\d+)?)\)?", sums)
     assert len(terms) == sight.Q.shape[3]
@@ -90,38 +83,38 @@ def test_the_arithmetic_of_a_cell_is_written_out_and_comes_out(said, folder):
     assert "weights = softmax(masked)" in out
 
 
-def test_json_has_every_step_or_one_cell(said, folder):
-    sight, tokens = looked(folder)
-    found = json.loads(said("--steps", "--json").out)
+def test_json_has_every_step_or_one_cell(see, folder):
+    sight, tokens = watch_text(folder)
+    found = json.loads(see("--steps", "--json").out)
     assert found["reads"] == found["at"] == tokens
     assert found["receipt"]["holds"] is True
     by_name = {step["name"]: step["values"] for step in found["steps"]}
     assert by_name["weights"][2] == pytest.approx(sight.weights(batch=0, head=1, rows=2).tolist(), abs=1e-6)
-    one = json.loads(said("--cell", "2,-1", "--json").out)
-    assert (one["row"], one["column"]) == (2, len(tokens) - 1)
-    assert one["cell"]["masked"]["masked"] is True
-    assert one["cell"]["weights"]["result"] == 0.0
+    found = json.loads(see("--cell", "2,-1", "--json").out)
+    assert (found["row"], found["column"]) == (2, len(tokens) - 1)
+    assert found["cell"]["masked"]["masked"] is True
+    assert found["cell"]["weights"]["result"] == 0.0
 
 
-def test_pictures_go_into_the_files_that_were_named(said, tmp_path):
+def test_pictures_are_saved_in_the_named_files(see, tmp_path):
     page, figure = tmp_path / "steps.html", tmp_path / "steps.svg"
-    told = said("--steps", "--html", page, "--svg", figure).err
-    assert told == f"the picture is in {page}\nthe picture is in {figure}\n"
+    err = see("--steps", "--html", page, "--svg", figure).err
+    assert err == f"the picture is in {page}\nthe picture is in {figure}\n"
     assert page.read_text(encoding="utf-8").count("popovertarget") > 100
     assert "Every step of" in figure.read_text(encoding="utf-8")
-    said("--html", tmp_path / "head.html")
-    whole = (tmp_path / "head.html").read_text(encoding="utf-8")
-    assert "Where " in whole
-    assert "arrows are drawn" in whole
+    see("--html", tmp_path / "head.html")
+    overview = (tmp_path / "head.html").read_text(encoding="utf-8")
+    assert "Where " in overview
+    assert "arrows are drawn" in overview
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("args", "message"),
     [
         (["--cell", "3"], "--cell takes FROM,AT, two tokens by number or text, but got '3'; try --cell 0,0"),
         (["--cell", "99,0"], "FROM 99 is none of the 6 tokens; count from 0 to 5"),
         (["--token", "99"], "--token 99 is none of the 6 tokens; count from 0 to 5"),
-        (["--token", "the"], "--token 'the' stands there 2 times; give its number, one of 0, 4"),
+        (["--token", "the"], "--token 'the' occurs 2 times; give its number, one of 0, 4"),
         (["--cell", "caat,0"], "FROM 'caat' is none of the tokens; did you mean 'cat'?"),
         (
             ["--svg", "no-folder/x.svg"],
@@ -129,13 +122,12 @@ def test_pictures_go_into_the_files_that_were_named(said, tmp_path):
         ),
     ],
 )
-def test_bad_use_is_told_in_one_line(said, words, message, folder):
-    assert looked(folder)[1] is not None
-    assert said(*words, code=2).err == f"transom: {message}\n"
+def test_bad_use_is_one_line(see, args, message):
+    assert see(*args, code=2).err == f"transom: {message}\n"
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("args", "message"),
     [
         (
             ["--cell", "cat,sat", "--layer", "decoder.blocks.1.attention"],
@@ -158,6 +150,5 @@ def test_bad_use_is_told_in_one_line(said, words, message, folder):
         ),
     ],
 )
-def test_a_token_of_the_other_side_is_pointed_to(capsys, words, message):
-    assert main(["see", "The cat sat.", "--head", "0", *words]) == 2
-    assert capsys.readouterr().err == f"transom: {message}\n"
+def test_a_token_of_another_attention_is_pointed_to(complaint, args, message):
+    assert complaint("see", "The cat sat.", "--head", 0, *args) == message

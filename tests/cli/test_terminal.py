@@ -1,4 +1,4 @@
-"""Hostile text from files and models through every command: nothing of it reaches a terminal as it is."""
+"""Hostile text from files and models through every command: it never reaches a terminal unescaped."""
 
 import ast
 import json
@@ -14,9 +14,9 @@ from show.hostile import TERMINAL
 
 import transom
 from transom.cli import COMMANDS, main
-from transom.cli.head_files import Done, Part, Sums, write
-from transom.cli.output import print_result, print_styled
-from transom.lens.measuring.head_sums import HeadSums, LayerSums
+from transom.cli.cli_io import print_result, print_styled
+from transom.cli.heads_corpus import CorpusPart, HeadSumsFile, PartProgress, save_sums
+from transom.lens.metrics.head_table import HeadSums, LayerSums
 from transom.models import Decoder, DecoderConfig, Encoder, EncoderConfig
 from transom.text.tokenizer import Tokenizer
 
@@ -49,7 +49,7 @@ value = [0.9, 0.1]
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """Everything that a command reads, with hostile text wherever text can stand."""
+    """Every file that a command reads, with hostile text wherever there can be text."""
     folder = tmp_path_factory.mktemp("home") / NAME
     folder.mkdir()
     (folder / "lesson.toml").write_text(LESSON.format(evil=json.dumps(EVIL)))
@@ -58,7 +58,7 @@ def home(tmp_path_factory):
     save_trace(folder / "run.safetensors")
     save_models(folder)
     sums = HeadSums(["entropy"], {EVIL: LayerSums(2, False)})
-    write(folder / "sums.json", Sums(EVIL, "0", [Done(Part([EVIL], [1], True, 1024))], sums))
+    save_sums(folder / "sums.json", HeadSumsFile(EVIL, "0", [PartProgress(CorpusPart([EVIL], [1], True, 1024))], sums))
     return folder
 
 
@@ -119,35 +119,35 @@ RUNS = {
     "tour --html": (0, ["tour", "--html", "tour.html"]),
     "doctor": (0, ["doctor"]),
 }
-RESULTS = {"translate", "generate", "classify", "heads --csv"}  # which go through a pipe as they are
+RESULTS = {"translate", "generate", "classify", "heads --csv"}  # which are not escaped in a pipe
 
 
-def paths_in(home: Path, words: list[str]) -> list[str]:
-    """Each word that is meant as a file, in the folder with the hostile name."""
+def paths_in(home: Path, args: list[str]) -> list[str]:
+    """The arguments, with each file in the folder with the hostile name."""
     known = {path.name for path in home.iterdir()} | {"tour.html"}
-    return [str(home / word) if word in known or word.startswith("gone") else word for word in words]
+    return [str(home / arg) if arg in known or arg.startswith("gone") else arg for arg in args]
 
 
 @pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
 @pytest.mark.parametrize("name", RUNS)
 def test_no_command_passes_controls_on(name, terminal, home, capsys, monkeypatch):
-    code, words = RUNS[name]
+    code, args = RUNS[name]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    found = main(paths_in(home, words))
+    exit_code = main(paths_in(home, args))
     out, err = capsys.readouterr()
-    assert found == code, err
+    assert exit_code == code, err
     assert steering(err) == []
     if terminal or name not in RESULTS:
         assert steering(OWN_COLOURS.sub("", out)) == []
 
 
 def test_every_command_is_among_them():
-    assert {words[0] for _, words in RUNS.values()} >= set(COMMANDS)
+    assert {args[0] for _, args in RUNS.values()} >= set(COMMANDS)
 
 
-def test_results_go_through_a_pipe_as_they_are(capsys, monkeypatch):
+def test_results_are_not_escaped_in_a_pipe(capsys, monkeypatch):
     for payload in (*TERMINAL, "\u202egnp.exe"):
         print_result(payload)
         assert capsys.readouterr().out == f"{payload}\n"
@@ -163,21 +163,21 @@ def test_a_styled_line_takes_no_markup_from_its_text(capsys):
     assert capsys.readouterr().out == "a [bold]b[/] c‹U+001B›[2J\n"
 
 
-ALLOWED = {"cli/output.py", "run/progress.py", "serve/taken.py", "show/notebooks.py"}
+ALLOWED = {"cli/cli_io.py", "training/progress.py", "serve/offline_page.py", "show/views/__init__.py"}
 
 
 def test_only_a_few_places_print():
-    """A new print goes through cli/output.py; the other three pass their text through files/terminal.py themselves."""
+    """A new print goes through cli/cli_io.py; the others escape their text with files/terminal.py themselves."""
     for path in HOUSE.rglob("*.py"):
-        name = path.relative_to(HOUSE).as_posix()
+        file = path.relative_to(HOUSE).as_posix()
         nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
         calls = [node.func for node in nodes if isinstance(node, ast.Call)]
         plain = {func.id for func in calls if isinstance(func, ast.Name)}
         dotted = {ast.unparse(func) for func in calls if isinstance(func, ast.Attribute)}
         printing = plain & {"print", "Console", "Progress"} | {
-            one for one in dotted if re.search(r"typer\.s?echo$|std(out|err)\.write|console\.print|print_exc$", one)
+            name for name in dotted if re.search(r"typer\.s?echo$|std(out|err)\.write|console\.print|print_exc$", name)
         }
-        if name in ALLOWED:
-            assert "transom.files.terminal" in path.read_text("utf-8"), name
+        if file in ALLOWED:
+            assert "transom.files.terminal" in path.read_text("utf-8"), file
         else:
-            assert not printing, f"{name}: {printing}"
+            assert not printing, f"{file}: {printing}"

@@ -1,4 +1,4 @@
-"""`transom tour`: each number shown is worked out again here with plain Python floats."""
+"""`transom tour`: each number is computed again with plain Python floats; the translation is the model's own."""
 
 import json
 import math
@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from transom.cli import COMMANDS, main, tour, tour_translation
-from transom.cli.tour_translation import SHADES, heats
+from transom.cli import COMMANDS, main, tour
+from transom.cli.see_analysis import SeeRequest, analyse
+from transom.cli.tour import SHADES, shade, translate_example, translation_lines
 from transom.equations import attention
 from transom.lens import Receipt, Sight
-from transom.lessons import parsed
-from transom.lessons.shelf import shipped
+from transom.lessons import parse_lesson
+from transom.lessons.lesson_file import load_shipped
 
 X = {"The": [1, 0, 1, 0], "cat": [0, 1, 0, 1], "sat": [1, 1, 1, 1]}
 
@@ -26,8 +27,8 @@ def dot(a, b):
 
 
 def weights_by_hand(token):
-    grown = [math.exp(dot(X[token], key) / math.sqrt(4)) for key in X.values()]
-    return [g / sum(grown) for g in grown]
+    powers = [math.exp(dot(X[token], key) / math.sqrt(4)) for key in X.values()]
+    return [power / sum(powers) for power in powers]
 
 
 def context_by_hand(weights, values):
@@ -35,14 +36,14 @@ def context_by_hand(weights, values):
 
 
 @pytest.fixture(scope="module")
-def look():
-    return tour_translation.looked()
+def translation():
+    return translate_example()
 
 
 @pytest.fixture(autouse=True)
-def looked_once(look, monkeypatch):
-    """The translation takes a second or two and is tested in test_tour_translation.py: once is enough here."""
-    monkeypatch.setattr(tour_translation, "looked", lambda: look)
+def translate_once(translation, monkeypatch):
+    """The translation takes a second or two, so it is computed once."""
+    monkeypatch.setattr(tour, "translate_example", lambda: translation)
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_json_holds_every_step(steps):
     assert steps["receipt"]["holds"]
 
 
-def test_the_layer_gives_what_the_equations_give(steps):
+def test_the_layer_agrees_with_the_equations(steps):
     x = torch.tensor(list(X.values()), dtype=torch.float64)
     assert torch.allclose(torch.tensor(steps["context"], dtype=x.dtype), attention.attention(x, x, x), rtol=1e-14)
 
@@ -102,8 +103,8 @@ def test_neither_half_of_the_slip_gives_the_note_s_figure_alone():
     exact, misread = weights_by_hand("The"), [X["The"], X["cat"], [2, 2, 2, 2]]
     rounded = [round(weight, 4) for weight in exact]
     cut = [math.floor(weight * 10**4) / 10**4 for weight in exact]
-    others = (context_by_hand(exact, misread), context_by_hand(rounded, misread), context_by_hand(cut, X.values()))
-    assert [[round(number, 4) for number in other[:2]] for other in others] == [
+    contexts = (context_by_hand(exact, misread), context_by_hand(rounded, misread), context_by_hand(cut, X.values()))
+    assert [[round(number, 4) for number in context[:2]] for context in contexts] == [
         [1.267, 1.0],
         [1.2669, 1.0],
         [0.8446, 0.5776],
@@ -137,16 +138,16 @@ def test_the_slip_is_shown_beside_the_right_figure(shown):
     ]
 
 
-def changed(monkeypatch, old, new):
-    """The lesson with something else in it."""
-    lesson = shipped(tour.LESSON)
+def change_lesson(monkeypatch, old, new):
+    """Replace something in the lesson."""
+    lesson = load_shipped(tour.LESSON)
     assert old in lesson.source.text
-    other = parsed(lesson.source.text.replace(old, new), lesson.source.name)
-    monkeypatch.setattr("transom.lessons.shelf.shipped", lambda which: other)
+    changed = parse_lesson(lesson.source.text.replace(old, new), lesson.source.name)
+    monkeypatch.setattr("transom.lessons.lesson_file.load_shipped", lambda which: changed)
 
 
-def test_the_layer_gives_what_the_lesson_has(steps):
-    lesson = shipped(tour.LESSON).steps()
+def test_the_layer_agrees_with_the_lesson(steps):
+    lesson = load_shipped(tour.LESSON).steps()
     for name, step in {
         "Q": "Q",
         "scores": "scores",
@@ -157,8 +158,8 @@ def test_the_layer_gives_what_the_lesson_has(steps):
         assert np.allclose(steps[name], lesson[step].values, rtol=1e-14)
 
 
-def test_were_the_story_of_the_slip_wrong_it_would_say_so(monkeypatch, capsys):
-    changed(monkeypatch, "[2, 2, 2, 2]", "[3, 3, 3, 3]")
+def test_a_slip_that_does_not_explain_the_figure_is_reported(monkeypatch, capsys):
+    change_lesson(monkeypatch, "[2, 2, 2, 2]", "[3, 3, 3, 3]")
     main(["tour"])
     assert "= [1.6892 1.4222 1.6892 1.4222] not as printed" in capsys.readouterr().out
 
@@ -168,19 +169,16 @@ def test_were_the_story_of_the_slip_wrong_it_would_say_so(monkeypatch, capsys):
     [(0.0, "░"), (0.25, "░"), (0.26, "▒"), (0.5, "▒"), (0.51, "▓"), (0.75, "▓"), (0.76, "█"), (1.0, "█")],
 )
 def test_a_block_is_darker_for_each_quarter_of_weight(weight, block):
-    assert heats([weight], 5) == block * 5
-
-
-def is_slip(line):
-    return line.startswith("4  ")
+    assert shade(weight) == block
 
 
 def test_the_picture_shows_the_weights(shown, steps):
-    drawn = [line[-19:] for line in shown[: shown.index(next(filter(is_slip, shown)))] if line.endswith(tuple(SHADES))]
-    assert drawn == [heats(weights, 5) for weights in steps["weights"]]
+    first_part = shown[: next(number for number, line in enumerate(shown) if line.startswith("4  "))]
+    drawn = [line[-19:] for line in first_part if line.endswith(tuple(SHADES))]
+    assert drawn == ["  ".join(shade(weight) * 5 for weight in weights) for weights in steps["weights"]]
 
 
-def test_colour_only_where_it_is_wanted(monkeypatch, capsys):
+def test_colour_only_if_it_is_wanted(monkeypatch, capsys):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -192,7 +190,7 @@ def test_colour_only_where_it_is_wanted(monkeypatch, capsys):
 
 
 def test_tokens_are_text_not_markup(monkeypatch, capsys):
-    changed(monkeypatch, '["The", "cat", "sat"]', '["[red]", "[/]", "[b]"]')
+    change_lesson(monkeypatch, '["The", "cat", "sat"]', '["[red]", "[/]", "[b]"]')
     assert main(["tour"]) == 0
     assert "   [red]  [1 0 1 0]\n   [/]  [0 1 0 1]\n   [b]  [1 1 1 1]\n" in capsys.readouterr().out
 
@@ -200,15 +198,17 @@ def test_tokens_are_text_not_markup(monkeypatch, capsys):
 def test_the_next_commands_exist(shown):
     offered = [shlex.split(line) for line in shown[shown.index("Next, try:") + 1 :]]
     assert len(offered) == 3
-    for words in offered:
-        assert words[0] == ".venv/bin/transom"
-        assert words[1] in {*COMMANDS, "--help"}
+    for args in offered:
+        assert args[0] == ".venv/bin/transom"
+        assert args[1] in {*COMMANDS, "--help"}
 
 
 @pytest.mark.parametrize("command", tour.NEXT)
 def test_the_next_commands_run(command, capsys, monkeypatch):
-    monkeypatch.setattr("transom.serve.server.serve", lambda studio, host, port, ready: ready(f"http://{host}:{port}/"))
-    monkeypatch.setattr("transom.serve.server.bound", lambda host, port: socket.socket())
+    monkeypatch.setattr(
+        "transom.serve.server.serve", lambda session, host, port, on_ready: on_ready(f"http://{host}:{port}/")
+    )
+    monkeypatch.setattr("transom.serve.server.bind_socket", lambda host, port: socket.socket())
     assert main(shlex.split(command)) == 0
     assert capsys.readouterr().out != ""
 
@@ -226,11 +226,44 @@ def test_the_next_commands_run(command, capsys, monkeypatch):
 def test_a_command_is_offered_as_it_can_be_typed_here(called, found, typed, monkeypatch):
     monkeypatch.setattr(sys, "argv", [called])
     monkeypatch.setattr("shutil.which", lambda name: found)
-    assert tour.as_typed() == typed
+    assert tour.command_as_typed() == typed
 
 
 def test_nothing_is_drawn_without_a_receipt(monkeypatch, capsys):
     monkeypatch.setattr(Sight, "receipt", lambda self: Receipt(difference=0.5, tolerance=1e-9))
     assert main(["tour"]) == 1
-    complaint = "these weights do not make the layer's output, so nothing is drawn; transom doctor says what it ran on"
-    assert capsys.readouterr() == ("", f"transom: {complaint}\n")
+    note = "these weights do not reproduce the layer's output, so nothing is shown; transom doctor says more"
+    assert capsys.readouterr() == ("", f"transom: {note}\n")
+
+
+def test_the_weights_are_rows_over_the_source_tokens(translation):
+    weights = torch.tensor(translation.weights)
+    assert weights.shape == (len(translation.targets), len(translation.sources))
+    assert torch.allclose(weights.sum(-1), torch.ones(len(weights)), atol=1e-5)
+    assert translation.receipt["holds"]
+    assert translation.receipt["difference"] <= translation.receipt["tolerance"]
+    assert "".join(translation.sources).startswith(translation.source)
+    assert translation.target.strip() == "".join(translation.targets[:-1]).strip()
+    assert translation.reads == ["<s>", *translation.targets[:-1]]
+
+
+def test_the_knocked_out_arrow_is_the_strongest_of_its_row_and_costs_its_token(translation):
+    assert translation.column == torch.tensor(translation.weights)[translation.row].argmax()
+    assert 0.0 <= translation.after < translation.before <= 1.0
+
+
+def test_the_head_is_the_one_that_see_and_the_page_show_first(translation):
+    found = analyse(SeeRequest(translation.source, target=translation.target))
+    assert (f"decoder.blocks.{translation.layer}.cross", translation.head) == (found.layer, found.head)
+    assert torch.allclose(torch.tensor(translation.weights), found.sight.weights(batch=0, head=found.head), atol=1e-5)
+
+
+def test_the_lines_hold_the_numbers(translation):
+    lines = [line.plain for line in translation_lines(translation)]
+    assert f"layer {translation.layer}, head {translation.head} looked" in lines[2]
+    assert translation.source in lines[1]
+    assert translation.target in lines[1]
+    assert len(lines) == 4 + len(translation.targets) + 2
+    assert f"{translation.before:.3f} to {translation.after:.3f}" in lines[-1]
+    for row, line in enumerate(lines[4:-2]):
+        assert line.startswith(f"   {translation.row_label(row)} ")

@@ -22,7 +22,7 @@ def test_scores_are_every_dot_product():
 
 
 def test_scaled_divides_by_the_root_of_d_head():
-    assert torch.allclose(eq.scaled(eq.scores(Q, K), 7), (Q @ K.mT) / 7**0.5)
+    assert torch.allclose(eq.scale_scores(eq.scores(Q, K), 7), (Q @ K.mT) / 7**0.5)
 
 
 def test_attention_is_the_loop():
@@ -31,7 +31,7 @@ def test_attention_is_the_loop():
     found = eq.attention(Q, K, V, allowed)
     output, weights, _ = by_loops(Q, K, V, allowed)
     assert torch.allclose(found, torch.tensor(output).double(), atol=1e-12)
-    s = eq.masked(eq.scaled(eq.scores(Q, K), 7), allowed)
+    s = eq.mask_scores(eq.scale_scores(eq.scores(Q, K), 7), allowed)
     assert torch.allclose(eq.softmax(s), torch.tensor(weights).double(), atol=1e-12)
 
 
@@ -50,7 +50,7 @@ def test_a_row_that_may_look_nowhere_has_weights_of_zero_and_finite_gradients():
     s = torch.randn(5, 11, dtype=torch.float64, requires_grad=True)
     allowed = torch.ones(5, 11, dtype=torch.bool)
     allowed[2] = False
-    weights = eq.softmax(eq.masked(s, allowed))
+    weights = eq.softmax(eq.mask_scores(s, allowed))
     assert torch.equal(weights[2], torch.zeros(11).double())
     (gradient,) = torch.autograd.grad(weights.square().sum(), s)
     assert gradient.isfinite().all()
@@ -71,7 +71,7 @@ def test_every_weight_follows_from_the_log_sum_exp():
 
 def test_capped_stays_inside_and_leaves_small_scores_alone():
     s = torch.tensor([[-1e6, -0.01, 0.0, 0.01, 1e6]]).double()
-    found = eq.capped(s, 30.0)
+    found = eq.softcap_scores(s, 30.0)
     assert found.abs().max() <= 30.0
     assert found[0, 1].item() == pytest.approx(30 * math.tanh(-0.01 / 30))
 
@@ -86,3 +86,14 @@ def test_soft_lookup_at_root_d_head_is_attention():
     query, keys, values = torch.randn(7).double(), torch.randn(11, 7).double(), torch.randn(11, 3).double()
     found = eq.soft_lookup(query, keys, values, temperature=math.sqrt(7))
     assert torch.allclose(found, eq.attention(query[None], keys, values)[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("d_head", [1, 7, 32, 64, 128, 131])
+def test_the_default_scale_has_the_bits_of_torch(d_head):
+    Q = torch.randn(1, 1, 3, d_head, dtype=torch.float64)
+    given = F.scaled_dot_product_attention(Q, Q, Q, scale=eq.default_scale(d_head))
+    assert torch.equal(given, F.scaled_dot_product_attention(Q, Q, Q))
+
+
+def test_heads_of_width_0_have_a_scale():
+    assert eq.default_scale(0) == 1.0

@@ -7,9 +7,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.equations.blocks import Block
-from transom.equations.edges import Box, Without
-from transom.equations.masks import Causal, Given, causal, padding, same_document, sliding_window
+from transom.equations.edges import EdgeBox, EdgeMask
+from transom.equations.masks import (
+    MASKED_SCORE,
+    NO_WEIGHT,
+    UNWRITTEN_BIAS,
+    Causal,
+    TensorMask,
+    causal,
+    masked_threshold,
+    padding,
+    same_document,
+    sliding_window,
+)
+from transom.equations.region import Region
 from transom.names import Misfit
 
 CPU = torch.device("cpu")
@@ -26,7 +37,7 @@ MASKS = {
     "and": (causal() & sliding_window(5) & padding(REAL), lambda b, p, k: k <= p and p - k < 5 and REAL[b, k]),
     "or": (causal() | sliding_window(2), lambda b, p, k: k <= p or abs(p - k) < 2),
     "without edges": (
-        Without((Box((1,), None, None, (4, 7)), Box(None, None, (0,), (12,)))),
+        EdgeMask((EdgeBox((1,), None, None, (4, 7)), EdgeBox(None, None, (0,), (12,)))),
         None,
     ),
     "from a given start": (Causal(start=0), None),
@@ -35,7 +46,7 @@ MASKS = {
 
 def dense(mask, queries, batch=2):
     whole = (batch, 3, queries, KEYS)
-    return mask.seen(Block(whole, device=CPU)).expand(whole)
+    return mask.materialize(Region(whole, device=CPU)).expand(whole)
 
 
 @pytest.mark.parametrize("name", [name for name in MASKS if MASKS[name][1]])
@@ -57,9 +68,9 @@ def test_a_block_is_cut_from_the_whole_and_its_span_hides_nothing(name, first, r
     last = min(first + rows, queries)
     mask = MASKS[name][0]
     whole = (2, 3, queries, KEYS)
-    block = Block(whole, rows=slice(first, last), columns=slice(4, 11), heads=torch.tensor([2, 0]), device=CPU)
-    assert torch.equal(mask.seen(block).expand(block.shape), dense(mask, queries)[:, :2, first:last, 4:11])
-    low, high = mask.span((first, last), whole)
+    block = Region(whole, rows=slice(first, last), columns=slice(4, 11), heads=torch.tensor([2, 0]), device=CPU)
+    assert torch.equal(mask.materialize(block).expand(block.shape), dense(mask, queries)[:, :2, first:last, 4:11])
+    low, high = mask.key_range((first, last), whole)
     seen = dense(mask, queries)[:, :, first:last]
     assert not seen[..., :low].any()
     assert not seen[..., high:].any()
@@ -77,32 +88,32 @@ def test_more_queries_than_keys_leaves_the_first_rows_without_keys():
 
 @pytest.mark.parametrize("queries", [1, 5, KEYS])
 def test_without_edges_is_everywhere_but_at_the_places_of_a_box(queries):
-    boxes = (Box((1,), (0, 2), None, (4, 7)), Box(None, None, (0,), (12,)), Box((0,), (1,), (3, 4), None))
+    boxes = (EdgeBox((1,), (0, 2), None, (4, 7)), EdgeBox(None, None, (0,), (12,)), EdgeBox((0,), (1,), (3, 4), None))
     whole = (2, 3, queries, KEYS)
-    found = Without(boxes).seen(Block(whole, device=CPU)).expand(whole)
+    found = EdgeMask(boxes).materialize(Region(whole, device=CPU)).expand(whole)
     for place in torch.cartesian_prod(*(torch.arange(size) for size in whole)).tolist():
         cut = any(all(p is None or x in p for x, p in zip(place, box, strict=True)) for box in boxes)
         assert bool(found[tuple(place)]) == (not cut), place
 
 
 def test_without_knows_whether_rows_differ_and_complains_of_edges_that_are_not_there():
-    assert not Without((Box(None, (1,), None, (3,)),)).by_row
-    assert Without((Box(None, (1,), (2,), (3,)),)).by_row
-    Without((Box(None, (2,), (4,), (12,)),)).check((2, 3, 5, KEYS), CPU)
+    assert not EdgeMask((EdgeBox(None, (1,), None, (3,)),)).by_row
+    assert EdgeMask((EdgeBox(None, (1,), (2,), (3,)),)).by_row
+    EdgeMask((EdgeBox(None, (2,), (4,), (12,)),)).check((2, 3, 5, KEYS), CPU)
     with pytest.raises(Misfit) as error:
-        Without((Box(None, (3,), None, None),)).check((2, 3, 5, KEYS), CPU)
+        EdgeMask((EdgeBox(None, (3,), None, None),)).check((2, 3, 5, KEYS), CPU)
     assert str(error.value) == "an edge is cut at heads (3,), but there are heads=3; count from 0"
 
 
 def test_a_mask_is_never_larger_than_the_block():
     whole = (1, 1, 2**40, 2**40)
-    block = Block(whole, rows=slice(2**39, 2**39 + 5), columns=slice(2**39, 2**39 + 7), device=CPU)
-    assert (causal() & sliding_window(4)).seen(block).shape == (1, 1, 5, 7)
+    block = Region(whole, rows=slice(2**39, 2**39 + 5), columns=slice(2**39, 2**39 + 7), device=CPU)
+    assert (causal() & sliding_window(4)).materialize(block).shape == (1, 1, 5, 7)
 
 
 def test_only_padding_and_row_blind_masks_are_the_same_for_all_rows():
     assert not padding(REAL).by_row
-    assert not Given(REAL[:, None, None, :]).by_row
+    assert not TensorMask(REAL[:, None, None, :]).by_row
     assert not (padding(REAL) & padding(REAL)).by_row
     assert not (padding(REAL) | padding(REAL)).by_row
     assert (padding(REAL) & causal()).by_row
@@ -174,3 +185,11 @@ def test_what_does_not_fit_is_said(make, message, own_errors):
     with pytest.raises(Misfit) as error:
         make()
     assert str(error.value) == message
+
+
+def test_a_number_counts_as_masked_by_the_question_it_answers():
+    assert (UNWRITTEN_BIAS, MASKED_SCORE, NO_WEIGHT) == (-1e9, -1e8, -1e4)
+    assert masked_threshold(torch.float32) == masked_threshold(torch.float64) == MASKED_SCORE
+    assert masked_threshold(torch.bfloat16) == MASKED_SCORE
+    assert masked_threshold(torch.float16) == -65504.0 / 2
+    assert torch.tensor(NO_WEIGHT, dtype=torch.float64).exp() == 0.0

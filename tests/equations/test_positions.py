@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from transom.equations.positions import (
     alibi_slopes,
+    apply_rotary,
+    apply_rotary_halves,
     clipped_distance,
     rotary_angles,
-    rotated,
-    rotated_halves,
     sinusoidal,
 )
 
@@ -32,7 +32,7 @@ def test_sinusoidal_is_exact_far_out():
     assert far[0, 0].item() == pytest.approx(math.sin(1_000_003), abs=1e-6)
 
 
-@pytest.mark.parametrize("turn", [rotated, rotated_halves])
+@pytest.mark.parametrize("turn", [apply_rotary, apply_rotary_halves])
 @given(start=st.integers(0, 1_000_000), distance=st.integers(-50, 50))
 def test_rotary_products_depend_on_the_distance_only(turn, start, distance):
     torch.manual_seed(start)
@@ -48,15 +48,17 @@ def test_rotary_products_depend_on_the_distance_only(turn, start, distance):
 def test_rotated_turns_each_pair_by_its_angle():
     x = torch.tensor([[1.0, 0.0, 0.0, 2.0]]).double()
     angles = torch.tensor([[math.pi / 2, math.pi]], dtype=torch.float64)
-    assert torch.allclose(rotated(x, angles), torch.tensor([[0.0, 1.0, 0.0, -2.0]]).double(), atol=1e-12)
+    assert torch.allclose(apply_rotary(x, angles), torch.tensor([[0.0, 1.0, 0.0, -2.0]]).double(), atol=1e-12)
     halves = torch.tensor([[1.0, 0.0, 0.0, 2.0]]).double()
-    assert torch.allclose(rotated_halves(halves, angles), torch.tensor([[0.0, 0.0, 1.0, -2.0]]).double(), atol=1e-12)
+    assert torch.allclose(
+        apply_rotary_halves(halves, angles), torch.tensor([[0.0, 0.0, 1.0, -2.0]]).double(), atol=1e-12
+    )
 
 
 def test_rotary_keeps_lengths():
     x = torch.randn(3, 13, 10).double()
     angles = rotary_angles(torch.arange(13), 10).double()
-    assert torch.allclose(rotated(x, angles).norm(dim=-1), x.norm(dim=-1), atol=1e-12)
+    assert torch.allclose(apply_rotary(x, angles).norm(dim=-1), x.norm(dim=-1), atol=1e-12)
 
 
 def test_alibi_slopes_of_the_paper():

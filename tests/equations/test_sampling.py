@@ -125,7 +125,7 @@ def test_the_likeliest_always_stays_and_what_stays_is_as_it_was(seed, rule, shar
 def test_a_draw_follows_the_probabilities():
     logits = torch.tensor([[1.0, -torch.inf, 0.5, 2.0, -torch.inf]])
     even = (torch.arange(10_007) + 0.5) / 10_007
-    drawn = sampling.drawn(logits.expand(10_007, 5), even)
+    drawn = sampling.sample_token(logits.expand(10_007, 5), even)
     shares = torch.bincount(drawn, minlength=5) / 10_007
     torch.testing.assert_close(shares, logits.softmax(dim=1)[0], rtol=0, atol=2e-4)
 
@@ -135,5 +135,5 @@ def test_a_draw_at_the_edge_never_takes_what_is_ruled_out(uniform):
     logits = torch.full((3, 101), -torch.inf)
     logits[:, 37] = 0.1
     logits[1, 41] = -60.0
-    drawn = sampling.drawn(logits, torch.full((3,), uniform, dtype=torch.float64))
+    drawn = sampling.sample_token(logits, torch.full((3,), uniform, dtype=torch.float64))
     assert set(drawn.tolist()) <= {37, 41}

@@ -6,16 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from transom.equations.similarity import SIMILARITIES, additive, cosine, dot
+from transom.equations.attention import additive, cosine
 
 torch.manual_seed(5)
 Q, K = torch.randn(3, 5).double(), torch.randn(7, 5).double()
-
-
-def test_dot_is_the_sum_of_products():
-    assert dot(Q, K)[2, 6].item() == pytest.approx(
-        sum(q * k for q, k in zip(Q[2].tolist(), K[6].tolist(), strict=True))
-    )
 
 
 def test_cosine_is_torchs_and_knows_no_length():
@@ -40,7 +34,3 @@ def test_additive_takes_queries_and_keys_of_different_width():
         Q, torch.randn(7, 2).double(), torch.randn(5, 11).double(), torch.randn(2, 11).double(), torch.ones(11).double()
     )
     assert found.shape == (3, 7)
-
-
-def test_the_table_lists_them_all():
-    assert list(SIMILARITIES) == ["dot", "cosine", "additive"]

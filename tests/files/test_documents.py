@@ -11,7 +11,14 @@ import msgspec
 import pytest
 
 import transom
-from transom.files.documents import DEEPEST, MOST_PARTS, Malformed, decode_distinct_json, decode_json, decode_toml
+from transom.files.documents import (
+    DEEPEST,
+    MOST_PARTS,
+    MalformedDocument,
+    decode_distinct_json,
+    decode_json,
+    decode_toml,
+)
 from transom.names import Misfit
 
 DEEP = f"it nests more than {DEEPEST} deep"
@@ -42,16 +49,16 @@ def test_json_comes_as_the_library_gives_it(decode, found):
 @BOTH
 @pytest.mark.parametrize("content", [b"[" * 100_000, b'{"a":' * 100_000, json.dumps(nested(DEEPEST + 1)).encode()])
 def test_json_that_nests_too_deep_is_not_parsed(decode, content):
-    with pytest.raises(Malformed, match=f"^{DEEP}$"):
+    with pytest.raises(MalformedDocument, match=f"^{DEEP}$"):
         decode(content)
 
 
 @BOTH
 def test_json_that_is_too_long_is_not_parsed(decode):
-    with pytest.raises(Malformed, match=r"^it has 11 bytes, and 10 are the most$"):
-        decode('"123456789"', most=10)
-    with pytest.raises(Malformed, match=r"^it has 12 bytes, and 10 are the most$"):
-        decode('"ééééé"', most=10)
+    with pytest.raises(MalformedDocument, match=r"^it has 11 bytes, but at most 10 are allowed$"):
+        decode('"123456789"', max_bytes=10)
+    with pytest.raises(MalformedDocument, match=r"^it has 12 bytes, but at most 10 are allowed$"):
+        decode('"ééééé"', max_bytes=10)
 
 
 @BOTH
@@ -60,15 +67,15 @@ def test_json_that_is_too_long_is_not_parsed(decode):
     [b'"\xff"', b"\xff\xfe[\x00]\x00", b"", b"[1", b"9" * 5000, b"1e999", b"NaN", "\ud800", b'"\\ud8', b'["\\uDFff"]'],
 )
 def test_json_that_cannot_be_read_is_a_misfit(decode, content):
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedDocument):
         decode(content)
 
 
 def test_json_of_a_kind_and_with_distinct_names():
     assert decode_json('{"left": 2, "right": 3}', Pair) == Pair(2, 3)
-    with pytest.raises(Malformed, match=re.escape("Expected `int`, got `str` - at `$.left`")):
+    with pytest.raises(MalformedDocument, match=re.escape("Expected `int`, got `str` - at `$.left`")):
         decode_json('{"left": "2", "right": 3}', Pair)
-    with pytest.raises(Malformed, match=r"^a name comes twice$"):
+    with pytest.raises(MalformedDocument, match=r"^a name comes twice$"):
         decode_distinct_json('{"left": 2, "left": 3}')
 
 
@@ -103,14 +110,14 @@ def test_toml_comes_as_the_library_gives_it():
         (".".join(["a"] * 20_000) + " = 1", f"a key in it has more than {MOST_PARTS} parts"),
         ("[" + " . ".join(['"a"'] * (MOST_PARTS + 1)) + "]", f"a key in it has more than {MOST_PARTS} parts"),
         ("a = {b." + "'c'." * MOST_PARTS + "d = 1}", f"a key in it has more than {MOST_PARTS} parts"),
-        ("a = 0x" + "f" * 1000, "a word in it has 1002 signs, and 256 are the most"),
-        ("a = 1\n" * 2**18, "it has 1572864 signs, and 1048576 are the most"),
+        ("a = 0x" + "f" * 1000, "a word in it has 1002 characters, but at most 256 are allowed"),
+        ("a = 1\n" * 2**18, "it has 1572864 characters, but at most 1048576 are allowed"),
         ("a = ", "Invalid value (at end of document)"),
     ],
     ids=lambda value: value[:12],
 )
 def test_toml_out_of_bounds_is_refused(text, reason):
-    with pytest.raises(Malformed, match=f"^{re.escape(reason)}$"):
+    with pytest.raises(MalformedDocument, match=f"^{re.escape(reason)}$"):
         decode_toml(text)
 
 
@@ -141,19 +148,19 @@ def test_brackets_that_the_scan_takes_for_a_string_never_reach_the_parser():
         causes = (type(None), tomllib.TOMLDecodeError)
         try:
             taken = "[" * 5_000 in repr(decode_toml(text))
-        except Malformed as error:
+        except MalformedDocument as error:
             taken = isinstance(error.__cause__, causes)
         assert taken, text[:60]
 
 
 PARSERS = {"json.loads", "json.load", "msgspec.json.decode", "tomllib.loads", "tomllib.load", "msgspec.toml.decode"}
 OWN_OUTPUT = {  # what these parse was written by Transom a moment before, or has passed the door
-    "lessons/lines.py",
-    "serve/asking.py",
-    "serve/learning.py",
+    "lessons/toml_source.py",
+    "serve/run_queries.py",
+    "serve/lesson_data.py",
     "cli/heads.py",
-    "run/checkpoint.py",
-    "run/kept.py",
+    "training/checkpoint.py",
+    "training/recipe.py",
 }
 
 

@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import save
 
 from transom import cli, models
-from transom.cli.any_model import opened
-from transom.files.model_paths import KINDS, check_model_folder, known_kind
+from transom.files.model_paths import KINDS, check_model_folder, detect_kind
 from transom.names import Misfit
+from transom.runner import load_text_model
 
 GGUF = b"GGUF" + struct.pack("<IQQ", 3, 0, 0)
 CONVERT = "convert it with transformers (from_pretrained with gguf_file=…, then save_pretrained), and name that folder"
@@ -78,7 +78,7 @@ def complaint(act, *given):
 
 
 def test_every_kind_is_tested():
-    found = {KINDS.index(next(kind for kind in KINDS if kind.told_by(content))) for content, _ in FILES.values()}
+    found = {KINDS.index(next(kind for kind in KINDS if kind.matches(content))) for content, _ in FILES.values()}
     assert found == set(range(len(KINDS)))
 
 
@@ -89,7 +89,7 @@ def test_a_file_is_said_to_be_what_it_is(name, tmp_path):
     path.write_bytes(content)
     expected = f"{path} should be the folder of a model, but {words}"
     assert complaint(check_model_folder, path, "config.json") == expected
-    assert complaint(opened, str(path)) == expected
+    assert complaint(load_text_model, str(path)) == expected
     assert complaint(models.from_pretrained, path) == expected
     assert complaint(models.Decoder.from_pretrained, str(path)) == expected
 
@@ -110,34 +110,34 @@ def test_nothing_is_unpickled(tmp_path):
     for number, content in enumerate((pickle.dumps(Bomb(tmp_path / "ran")), torch_file(Bomb(tmp_path / "ran")))):
         path = tmp_path / f"{number}.bin"
         path.write_bytes(content)
-        assert PICKLED in complaint(opened, str(path))
+        assert PICKLED in complaint(load_text_model, str(path))
     assert not (tmp_path / "ran").exists()
 
 
 def test_what_only_its_name_tells(tmp_path):
     path = tmp_path / "model.bin"
     path.write_bytes(b"who knows")
-    assert complaint(opened, str(path)) == (
+    assert complaint(load_text_model, str(path)) == (
         f"{path} should be the folder of a model, but it is a file, and by its name (.bin) one of pickled objects,"
         f" which Transom never reads; {AS_SAFETENSORS}"
     )
     path = tmp_path / "config.json"
     path.write_text('{"format": 1}')
-    assert complaint(opened, str(path)) == (
+    assert complaint(load_text_model, str(path)) == (
         f"{path} should be the folder of a model, but it is a file; name the folder that it lies in, {tmp_path}, if"
         " that is the folder of a model"
     )
     path = tmp_path / "nothing"
     path.write_bytes(b"")
-    assert known_kind(path) is None
+    assert detect_kind(path) is None
 
 
 def test_folders_without_a_config(tmp_path):
-    assert complaint(opened, str(tmp_path)) == (
+    assert complaint(load_text_model, str(tmp_path)) == (
         f"{tmp_path} should be the folder of a model, but it is empty; is the copy complete?"
     )
     (tmp_path / "model.gguf").write_bytes(GGUF)
-    assert complaint(opened, str(tmp_path)) == (
+    assert complaint(load_text_model, str(tmp_path)) == (
         f"{tmp_path} should hold config.json, but it does not; it holds 'model.gguf', a GGUF file, which Transom does"
         f" not read yet; {CONVERT}"
     )
@@ -153,7 +153,7 @@ def test_names_of_nothing(tmp_path):
     assert complaint(models.from_pretrained, long) == (
         f"{long} should be the folder of a model, but there is no such folder; check the path"
     )
-    assert re.fullmatch(r".* there is no such folder; check the path", complaint(opened, str(long)))
+    assert re.fullmatch(r".* there is no such folder; check the path", complaint(load_text_model, str(long)))
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     assert complaint(models.from_pretrained, pipe) == (

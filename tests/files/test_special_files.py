@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from transom.cli import main
-from transom.files.headers import header
-from transom.files.outside import lines, whole
+from transom.files.safetensors_header import read_header
+from transom.files.untrusted_files import read_bytes, read_numbered_lines
 from transom.names import Misfit
 
 COMMANDS = {
@@ -46,10 +46,10 @@ def test_no_command_reads_what_is_no_file(name, special, capsys):
 
 def test_readers_refuse_what_is_no_file(special):
     kind = "a folder" if special.is_dir() else "something else"
-    told = f"{special} should be a plain file, but it is {kind}; name the file"
-    for read in (whole, lambda path: list(lines(path))):
+    told = f"{special} should be a regular file, but it is {kind}; name the file"
+    for read in (read_bytes, lambda path: list(read_numbered_lines(path))):
         with pytest.raises(Misfit) as caught:
             read(special)
         assert str(caught.value) == told
-    with pytest.raises(Misfit, match=r"^it is no plain file$"):
-        header(special, 100)
+    with pytest.raises(Misfit, match=r"^it is not a regular file$"):
+        read_header(special, 100)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from show.hostile import PAYLOADS
 
 from transom.files.terminal import escape_all_but_colours, escape_controls, to_safe_json
-from transom.show.colours import bold, dim, inked, painted
+from transom.show.colours import bold, dim, paint_background, paint_text
 
 ANY_TEXT = st.text(st.characters()) | st.text("\x00\x07\x1b\x7f\x85\x9b\u200d\u202e\u2028\ufeff[]m;a \n\t")
 
@@ -49,7 +49,7 @@ def test_every_sign_of_unicode_is_shown_or_escaped():
 
 
 def test_transoms_own_colours_stay_and_no_others():
-    own = bold("a") + dim("b") + inked("c", (1, 2, 3)) + painted("d", (200, 100, 0))
+    own = bold("a") + dim("b") + paint_text("c", "#010203") + paint_background("d", (200, 100, 0))
     assert escape_all_but_colours(own) == own
     for other in ("\x1b[8mhidden", "\x1b[2J", "\x1b]0;title\x07", "\x1b[38;2;1;2;3mx", "\x1b[0", "\x1b[1;8m"):
         assert escape_all_but_colours(other) == escape_controls(other) != other

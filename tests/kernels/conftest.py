@@ -4,17 +4,17 @@ import ctypes
 
 import pytest
 
-from transom.kernels import engines, library
-from transom.kernels.library import FOLDER, LANES, Engine, prepared
+from transom.kernels import dispatch, native_library
+from transom.kernels.native_library import FOLDER, LANES, NativeLibrary, declare_functions
 
 
-def found() -> dict[str, Engine]:
+def found() -> dict[str, NativeLibrary]:
     """Every build that runs here, by instruction set."""
-    if not isinstance(library.engine(), Engine):
+    if not isinstance(native_library.library_or_reason(), NativeLibrary):
         return {}
-    widest = ctypes.CDLL(str(FOLDER / "generic.so")).transom_widest()
+    widest = ctypes.CDLL(str(FOLDER / "generic.so")).transom_supported_lanes()
     names = [name for name, lanes in LANES.items() if lanes <= widest and (FOLDER / f"{name}.so").exists()]
-    return {name: Engine(name, prepared(ctypes.CDLL(str(FOLDER / f"{name}.so")))) for name in names}
+    return {name: NativeLibrary(name, declare_functions(ctypes.CDLL(str(FOLDER / f"{name}.so")))) for name in names}
 
 
 BUILDS = found()
@@ -24,7 +24,7 @@ BUILDS = found()
 def instructions(request, monkeypatch):
     """The native engine, and nothing else, with one instruction set."""
     monkeypatch.setenv("TRANSOM_ENGINE", "native")
-    monkeypatch.setattr(library, "engine", lambda: BUILDS[request.param])
+    monkeypatch.setattr(native_library, "library_or_reason", lambda: BUILDS[request.param])
     return request.param
 
 
@@ -38,4 +38,4 @@ def builds():
 def each_engine(request, monkeypatch):
     """The native engine for all it does, however small, and torch for the rest (float64 above all); or torch alone."""
     monkeypatch.setenv("TRANSOM_ENGINE", "auto" if request.param != "torch" else "torch")
-    monkeypatch.setattr(engines, "slower", lambda problem: None)
+    monkeypatch.setattr(dispatch, "why_native_is_slower", lambda problem: None)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from reference import attention as by_loops
 
 import transom
-from transom.equations.biases import DistanceBias, TableBias
-from transom.equations.blocks import Block
-from transom.kernels import fused, tiles
-from transom.kernels.problem import put
+from transom.equations.biases import DistanceBias, RelativeBias
+from transom.equations.region import Region
+from transom.kernels import tiled_attention, torch_engine
+from transom.kernels.problem import build_problem
 
 pytestmark = pytest.mark.usefixtures("each_engine")
 
@@ -70,7 +70,7 @@ SOME = Case(batch=2, kv_heads=3, group=2, queries=7, keys=11, d_head=5, d_value=
 
 
 def dense(mask, whole):
-    return mask.seen(Block(whole, device=torch.device("cpu"))).expand(whole)
+    return mask.materialize(Region(whole, device=torch.device("cpu"))).expand(whole)
 
 
 @given(case=cases, masked=st.booleans(), biased=st.booleans(), softcap=st.sampled_from([None, 2.5]))
@@ -101,7 +101,7 @@ def test_attend_is_sdpa(dtype, causal, tokens):
 def test_tiles_are_sdpa_where_the_fused_kernel_is_not_used(dtype):
     Q, K, V = (torch.randn(2, 3, 197, 17).to(dtype) for _ in range(3))
     expected = F.scaled_dot_product_attention(Q.double(), K.double(), V.double(), is_causal=True)
-    output, _ = tiles.attention_in_tiles(put(Q, K, V, causal=True))
+    output, _ = tiled_attention.tiled_attention(build_problem(Q, K, V, causal=True))
     assert (output - expected).abs().max() < SDPA_TOLERANCE[dtype]
 
 
@@ -135,16 +135,16 @@ def test_mask_objects_do_what_a_dense_mask_does(queries, biased):
         allowed = dense(mask, (2, 6, queries, 13))
         spread = None if bias is None else bias[None].expand(2, -1, -1, -1)
         expected = torch.tensor(by_loops(Q, K, V, allowed, spread)[0], dtype=torch.float64)
-        problem = put(Q, K, V, mask, bias)
-        assert fused.applies(problem)
+        problem = build_problem(Q, K, V, mask, bias)
+        assert torch_engine.fused_applies(problem)
         assert torch.allclose(transom.attend(Q, K, V, mask, bias), expected, atol=1e-12), name
-        assert torch.allclose(tiles.solve(problem)[0], expected, atol=1e-12), name
+        assert torch.allclose(tiled_attention.solve_tiled(problem)[0], expected, atol=1e-12), name
 
 
 @pytest.mark.parametrize("name", ["causal", "causal & padding", "causal & window", "documents", "all four"])
 def test_masks_over_many_blocks(name, monkeypatch):
     """Long enough that the fused kernel works in blocks and the float mask in bands."""
-    monkeypatch.setattr(fused, "MASK_NUMBERS", 2**16)
+    monkeypatch.setattr(torch_engine, "MASK_NUMBERS", 2**16)
     case = Case(batch=2, kv_heads=1, group=2, queries=1031, keys=1543, d_head=5, d_value=7, seed=3)
     Q, K, V = case.tensors()
     for queries in (1031, 1543):
@@ -153,7 +153,10 @@ def test_masks_over_many_blocks(name, monkeypatch):
         allowed = dense(mask, (2, 2, queries, 1543))
         scores = (Q @ K.mT / 5**0.5).masked_fill(~allowed, -torch.inf)
         expected = torch.softmax(scores, -1).nan_to_num(0.0) @ V
-        for output, lse in (fused.solve(put(Q, K, V, mask)), tiles.solve(put(Q, K, V, mask))):
+        for output, lse in (
+            torch_engine.solve_fused(build_problem(Q, K, V, mask)),
+            tiled_attention.solve_tiled(build_problem(Q, K, V, mask)),
+        ):
             assert torch.allclose(output, expected, atol=1e-11)
             assert torch.allclose(lse.exp(), scores.logsumexp(-1).exp(), rtol=1e-11)
 
@@ -225,7 +228,7 @@ def test_a_poisoned_token_reaches_only_those_who_look_at_it(softcap):
 def test_infinities_that_are_looked_at_keep_their_sign():
     weights = torch.tensor([[[[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.2, 0.4, 0.4]]]])
     V = torch.tensor([[[[torch.inf, 1.0], [2.0, -torch.inf], [-torch.inf, torch.nan]]]])
-    found = tiles.safe_context(weights, V)[0, 0]
+    found = tiled_attention.safe_context(weights, V)[0, 0]
     assert found[0].tolist() == [torch.inf, -torch.inf]
     assert found[1].tolist() == [2.0, -torch.inf]
     assert found[2].isnan().all()
@@ -315,7 +318,7 @@ def test_dropout_keeps_the_mean_and_follows_the_seed():
 
 BIASES = {
     "alibi": lambda: DistanceBias(torch.rand(6, dtype=torch.float64)),
-    "table": lambda: TableBias(torch.randn(6, 9, dtype=torch.float64)),
+    "table": lambda: RelativeBias(torch.randn(6, 9, dtype=torch.float64)),
 }
 
 

@@ -7,9 +7,9 @@ import torch
 from reference import attention as by_loops
 
 import transom
-from transom.kernels import engines, fused, torch_engine
-from transom.kernels.problem import put
-from transom.names import whole_number
+from transom.kernels import dispatch, torch_engine
+from transom.kernels.problem import build_problem
+from transom.names import integer_or_none
 
 DTYPES = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float32: 2e-6, torch.float64: 1e-12}
 ENGINES = ("torch", "auto", "native where it can")
@@ -19,7 +19,7 @@ ENGINES = ("torch", "auto", "native where it can")
 def engine(request, monkeypatch):
     monkeypatch.setenv("TRANSOM_ENGINE", "torch" if request.param == "torch" else "auto")
     if request.param == "native where it can":
-        monkeypatch.setattr(engines, "slower", lambda problem: None)
+        monkeypatch.setattr(dispatch, "why_native_is_slower", lambda problem: None)
     return request.param
 
 
@@ -63,7 +63,7 @@ def test_a_causal_row_looks_back_whatever_the_scale(engine, dtype, scale):
 
 @pytest.mark.parametrize(("scale", "flag"), [(0.3, True), (0.0, False), (-0.3, False), (1e-50, False)])
 def test_only_a_positive_scale_reaches_the_kernels_own_causal_flag(scale, flag):
-    assert fused.split_causal(put(*tensors(), causal=True, scale=scale))[0] is flag
+    assert torch_engine.split_causal(build_problem(*tensors(), causal=True, scale=scale))[0] is flag
 
 
 def test_a_row_that_looks_nowhere_sends_nothing_back_whatever_its_query_holds(engine):
@@ -145,7 +145,7 @@ def test_the_bound_of_a_key_is_finite_in_half_precision():
     Q, K, V = tensors(torch.float16)
     K[0, 1, 2, 3], K[1, 2, 3, 4] = math.inf, math.nan
     K[1, 1, 1, 1] = torch.finfo(torch.float16).max
-    found = torch_engine.unusable(put(Q, K, V, causal=True))[..., 0].nonzero().tolist()
+    found = torch_engine.unusable_keys(build_problem(Q, K, V, causal=True))[..., 0].nonzero().tolist()
     assert found == [[0, 1, 2], [1, 2, 3]]
 
 
@@ -154,4 +154,4 @@ def test_the_bound_of_a_key_is_finite_in_half_precision():
     [(3, 3), (torch.tensor(3), 3), (True, None), (torch.tensor(True), None), (3.0, None), ("3", None), (2**80, 2**80)],
 )
 def test_what_is_a_whole_number(value, number):
-    assert whole_number(value) == number
+    assert integer_or_none(value) == number

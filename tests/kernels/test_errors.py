@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import transom
-from transom.equations.biases import DistanceBias, TableBias
+from transom.equations.biases import DistanceBias, RelativeBias
 
 Q, K, V = torch.zeros(2, 6, 5, 7), torch.zeros(2, 3, 11, 7), torch.zeros(2, 3, 11, 13)
 CAME = (
@@ -153,7 +153,7 @@ WRONG = {
         "the bias is (heads=5), but the attention has heads=6; build it for as many heads",
     ),
     "a table for other heads": (
-        {"bias": TableBias(torch.ones(5, 3))},
+        {"bias": RelativeBias(torch.ones(5, 3))},
         "the bias is (heads=5, distances=3), but the attention has heads=6; build it for as many heads",
     ),
     "a bias object elsewhere": (

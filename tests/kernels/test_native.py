@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import transom
-from transom.equations.biases import DistanceBias, TableBias
-from transom.equations.masks import Given
-from transom.kernels import engines, library, torch_engine
-from transom.kernels.problem import put
+from transom.equations.biases import DistanceBias, RelativeBias
+from transom.equations.masks import TensorMask
+from transom.kernels import dispatch, native_library, torch_engine
+from transom.kernels.problem import build_problem
 
 ERROR = 5e-6
 
@@ -55,12 +55,12 @@ SETTINGS = {
     "documents of two kinds": {"allowed": transom.same_document(DOCUMENTS) & ONE_OF_THREE},
     "a window or a document": {"allowed": transom.sliding_window(3) | transom.same_document(DOCUMENTS)},
     "both of two, or padding": {"allowed": (transom.causal() & ONE_OF_THREE) | transom.padding(FIRST | REAL)},
-    "given or a window": {"allowed": Given(ALLOWED) | transom.sliding_window(2)},
+    "given or a window": {"allowed": TensorMask(ALLOWED) | transom.sliding_window(2)},
     "biased": {"bias": BIAS},
     "biased by key": {"bias": BIAS[:, :, :1]},
     "biased with the lowest number and −∞": {"bias": LOWEST},
     "alibi": {"bias": DistanceBias(torch.rand(6, generator=RANDOM))},
-    "table": {"bias": TableBias(torch.randn(6, 9, generator=RANDOM)), "causal": True},
+    "table": {"bias": RelativeBias(torch.randn(6, 9, generator=RANDOM)), "causal": True},
     "capped": {"softcap": 1.5},
     "capped far": {"softcap": 50.0},
     "capped, biased, masked": {"softcap": 2.0, "bias": BIAS, "allowed": ALLOWED, "causal": True},
@@ -81,7 +81,7 @@ def answers(solve, qkv, rounded=torch.float64, **settings):
     """Output, log-sum-exp and gradients, all from the same seeds; what is sent back is `rounded`."""
     qkv = [x.detach().requires_grad_() for x in qkv]
     torch.manual_seed(11)
-    output, lse = solve(put(*qkv, **settings))
+    output, lse = solve(build_problem(*qkv, **settings))
     sent = torch.randn(output.shape, generator=torch.Generator().manual_seed(13)).to(rounded).to(output.dtype)
     return output.detach(), lse, *torch.autograd.grad(output, qkv, sent)
 
@@ -89,7 +89,7 @@ def answers(solve, qkv, rounded=torch.float64, **settings):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_output_lse_and_gradients_are_those_of_float64(name, instructions):
     qkv = tensors()
-    found = answers(engines.solve, qkv, **SETTINGS[name])
+    found = answers(dispatch.solve, qkv, **SETTINGS[name])
     exact = answers(torch_engine.solve, [x.double() for x in qkv], **widened(SETTINGS[name]))
     for mine, its in zip(found, exact, strict=True):
         assert mine.dtype == torch.float32
@@ -112,7 +112,7 @@ def test_any_sizes_strides_and_masks(instructions, lengths, d, group, kind):
     random = torch.Generator().manual_seed(queries)
     allowed = torch.rand(2, 1, queries, keys, generator=random) < 0.5 if kind & 1 else None
     settings = {"allowed": allowed, "causal": bool(kind & 2)}
-    found = answers(engines.solve, (Q, K, V), **settings)
+    found = answers(dispatch.solve, (Q, K, V), **settings)
     exact = answers(torch_engine.solve, [x.double() for x in (Q, K, V)], **settings)
     for mine, its in zip(found, exact, strict=True):
         there = its != -torch.inf
@@ -124,7 +124,7 @@ def test_any_sizes_strides_and_masks(instructions, lengths, d, group, kind):
 def test_long_rows_go_over_several_blocks_of_keys(instructions):
     Q, K, V = tensors(queries=401, keys=4507, heads=2, kv_heads=1, d_head=13, d_value=11)
     for causal in (False, True):
-        found = answers(engines.solve, (Q, K, V), causal=causal)
+        found = answers(dispatch.solve, (Q, K, V), causal=causal)
         exact = answers(torch_engine.solve, [Q.double(), K.double(), V.double()], causal=causal)
         for mine, its in zip(found, exact, strict=True):
             assert ((mine - its).abs() / its.abs().clamp_min(1.0)).max() < ERROR
@@ -133,7 +133,7 @@ def test_long_rows_go_over_several_blocks_of_keys(instructions):
 @pytest.mark.parametrize("sharp", [1.0, 3.0])
 def test_long_rows_of_large_scores_are_as_exact(sharp, instructions):
     Q, K, V = tensors(queries=61, keys=4507, heads=2, kv_heads=1, d_head=67, d_value=11)
-    found = answers(engines.solve, (Q * sharp, K, V), causal=True)
+    found = answers(dispatch.solve, (Q * sharp, K, V), causal=True)
     exact = answers(torch_engine.solve, [(Q * sharp).double(), K.double(), V.double()], causal=True)
     for mine, its in zip(found, exact, strict=True):
         assert ((mine - its).abs() / its.abs().clamp_min(1.0)).max() < ERROR
@@ -153,8 +153,8 @@ HALVES = [torch.bfloat16, torch.float16]
 @pytest.mark.parametrize("name", ["causal", "given", "a window and sinks", "capped, biased, masked", "dropout"])
 def test_half_precision_has_the_bits_of_float32_until_the_answer_is_rounded(dtype, name, instructions):
     qkv = [x.transpose(1, 2).contiguous().transpose(1, 2).to(dtype) for x in tensors()]
-    output, lse, *sent = answers(engines.solve, qkv, **SETTINGS[name])
-    wide, wide_lse, *wide_sent = answers(engines.solve, [x.float() for x in qkv], rounded=dtype, **SETTINGS[name])
+    output, lse, *sent = answers(dispatch.solve, qkv, **SETTINGS[name])
+    wide, wide_lse, *wide_sent = answers(dispatch.solve, [x.float() for x in qkv], rounded=dtype, **SETTINGS[name])
     assert lse.dtype == torch.float32
     assert torch.equal(lse, wide_lse)
     for mine, its in zip((output, *sent), (wide, *wide_sent), strict=True):
@@ -175,25 +175,25 @@ def test_every_number_of_half_precision_is_read_as_it_is(dtype, instructions):
 
 def test_every_number_of_threads_gives_the_same_bits(instructions, monkeypatch):
     Q, K, V = tensors(queries=397, keys=401, heads=2, kv_heads=1)
-    once = answers(engines.solve, (Q, K, V), causal=True)
+    once = answers(dispatch.solve, (Q, K, V), causal=True)
     for threads in (1, 2, 3, 5):
-        monkeypatch.setattr(library, "threads", lambda threads=threads: threads)
-        assert all(map(torch.equal, answers(engines.solve, (Q, K, V), causal=True), once))
+        monkeypatch.setattr(native_library, "threads", lambda threads=threads: threads)
+        assert all(map(torch.equal, answers(dispatch.solve, (Q, K, V), causal=True), once))
 
 
 def test_a_call_in_turns_gives_the_same_bits(instructions, monkeypatch):
     Q, K, V = tensors(queries=397, keys=401)
-    once = answers(engines.solve, (Q, K, V), causal=True)
-    monkeypatch.setattr(library, "NUMBERS_AT_ONCE", 2**18)
-    assert len(list(library.in_turns(36, 36 * 2**18))) == 36
-    assert all(map(torch.equal, answers(engines.solve, (Q, K, V), causal=True), once))
+    once = answers(dispatch.solve, (Q, K, V), causal=True)
+    monkeypatch.setattr(native_library, "PRODUCTS_AT_ONCE", 2**18)
+    assert len(list(native_library.chunk_units(36, 36 * 2**18))) == 36
+    assert all(map(torch.equal, answers(dispatch.solve, (Q, K, V), causal=True), once))
 
 
 def test_several_threads_call_at_once(instructions):
     qkv = tensors(queries=131, keys=139)
-    once = answers(engines.solve, qkv, causal=True)
+    once = answers(dispatch.solve, qkv, causal=True)
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: answers(engines.solve, qkv, causal=True)[:2], range(12)):
+        for found in pool.map(lambda _: answers(dispatch.solve, qkv, causal=True)[:2], range(12)):
             assert all(map(torch.equal, found, once[:2]))
 
 
@@ -207,9 +207,9 @@ def test_what_is_masked_cannot_leak_forward_or_backward(poison, where, name, ins
     settings["allowed"] = settings["allowed"] if name == "padding" else ALLOWED & (torch.arange(41) // 3 != 11)
     hidden = slice(33, 36) if name != "padding" else hidden
     batch = 1 if name == "padding" else slice(None)
-    clean = answers(engines.solve, qkv, **settings)
+    clean = answers(dispatch.solve, qkv, **settings)
     qkv[where][batch, :, hidden] = poison
-    assert all(map(torch.equal, answers(engines.solve, qkv, **settings), clean))
+    assert all(map(torch.equal, answers(dispatch.solve, qkv, **settings), clean))
 
 
 def test_a_value_that_is_no_number_reaches_those_who_look_at_it(instructions):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transom.kernels.library import FOLDER, LANES
+from transom.kernels.native_library import FOLDER, LANES
 
 DRIVERS = Path(__file__).parent / "native"
 FLAGS = (
@@ -21,7 +21,7 @@ SETS = {"avx512": "-mavx512f -mavx512vl -mavx512dq -mavx512bw -mavx2 -mfma", "av
 @pytest.mark.parametrize(("sanitizers", "instructions"), [("address,undefined", "widest"), ("thread", "generic")])
 @pytest.mark.parametrize(
     ("driver", "cases"),
-    [("driver.cpp", 16), ("writing_driver.cpp", 5)],
+    [("attention_driver.cpp", 16), ("decode_driver.cpp", 5)],
     ids=["all passes of attention", "steps of writing"],
 )
 def test_on_buffers_of_exact_size(driver, cases, sanitizers, instructions, tmp_path, builds):

@@ -1,4 +1,4 @@
-"""Attention layers beside PyTorch's own, beside plain loops, and by what they promise."""
+"""Attention layers compared with PyTorch's and with plain loops, and their properties."""
 
 import math
 
@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layers.torch_twins import assert_twins, attention_pairs, made_equal, twice
+from layers.torch_twins import assert_twins, attention_pairs, copy_parameters, twice
 from torch import nn
 
 import transom
-from transom.equations.heads import fold
+from transom.equations.heads import split_heads
 from transom.layers import Alibi, LowRank, MultiHeadAttention, NarrowLinear, Relative, Rotary, SelfAttention
 
 BATCH, TOKEN, SOURCE, HEADS, D_HEAD = 2, 7, 11, 3, 5
@@ -53,7 +53,7 @@ def test_a_single_head_is_the_equation_number_by_number(bias, causal):
     assert layer(x).shape == (2, 11, 3)
 
 
-def test_a_single_head_takes_its_width_from_the_model_unless_told():
+def test_a_single_head_takes_its_width_from_the_model_by_default():
     layer = SelfAttention(7)
     assert (layer.d_head, layer.d_value) == (7, 7)
     assert sorted(name for name, _ in layer.named_parameters()) == ["W_K.weight", "W_Q.weight", "W_V.weight"]
@@ -62,7 +62,7 @@ def test_a_single_head_takes_its_width_from_the_model_unless_told():
 def test_equals_torch_self_attention_with_gradients():
     twin = nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True, dtype=torch.float64)
     ours = MultiHeadAttention(D_MODEL, HEADS).double()
-    made_equal(attention_pairs(ours, twin))
+    copy_parameters(attention_pairs(ours, twin))
     x, y = twice(BATCH, TOKEN, D_MODEL)
     assert_twins((ours(x), twin(y, y, y)[0]), [(x, y)], attention_pairs(ours, twin))
 
@@ -72,16 +72,16 @@ def test_equals_torch_cross_attention_with_gradients(d_source):
     width = D_MODEL if d_source is None else d_source
     twin = nn.MultiheadAttention(D_MODEL, HEADS, kdim=width, vdim=width, batch_first=True, dtype=torch.float64)
     ours = MultiHeadAttention(D_MODEL, HEADS, d_source=d_source).double()
-    made_equal(attention_pairs(ours, twin))
-    (x, y), (source, other) = twice(BATCH, TOKEN, D_MODEL), twice(BATCH, SOURCE, width)
-    outputs = ours(x, source), twin(y, other, other)[0]
-    assert_twins(outputs, [(x, y), (source, other)], attention_pairs(ours, twin))
+    copy_parameters(attention_pairs(ours, twin))
+    (x, y), (source, memory) = twice(BATCH, TOKEN, D_MODEL), twice(BATCH, SOURCE, width)
+    outputs = ours(x, source), twin(y, memory, memory)[0]
+    assert_twins(outputs, [(x, y), (source, memory)], attention_pairs(ours, twin))
 
 
 def test_equals_torch_under_masks_that_mean_the_opposite_there():
     twin = nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True, dtype=torch.float64)
     ours = MultiHeadAttention(D_MODEL, HEADS).double()
-    made_equal(attention_pairs(ours, twin))
+    copy_parameters(attention_pairs(ours, twin))
     real = torch.tensor([[True] * 5 + [False] * 2, [True] * 7])
     (x, y) = twice(BATCH, TOKEN, D_MODEL)
     theirs = twin(y, y, y, key_padding_mask=~real, attn_mask=torch.ones(TOKEN, TOKEN).triu(1).bool())[0]
@@ -91,14 +91,14 @@ def test_equals_torch_under_masks_that_mean_the_opposite_there():
 def test_equals_torch_with_a_mask_and_a_bias_per_head():
     twin = nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True, dtype=torch.float64)
     ours = MultiHeadAttention(D_MODEL, HEADS).double()
-    made_equal(attention_pairs(ours, twin))
+    copy_parameters(attention_pairs(ours, twin))
     allowed = torch.rand(BATCH, HEADS, TOKEN, SOURCE) < 0.6
     allowed[..., 0] = True
     bias = torch.randn(BATCH, HEADS, TOKEN, SOURCE, dtype=torch.float64)
-    (x, y), (source, other) = twice(BATCH, TOKEN, D_MODEL), twice(BATCH, SOURCE, D_MODEL)
+    (x, y), (source, memory) = twice(BATCH, TOKEN, D_MODEL), twice(BATCH, SOURCE, D_MODEL)
     added = bias.masked_fill(~allowed, -math.inf).flatten(0, 1)
-    outputs = ours(x, source, allowed=allowed, bias=bias), twin(y, other, other, attn_mask=added)[0]
-    assert_twins(outputs, [(x, y), (source, other)], attention_pairs(ours, twin))
+    outputs = ours(x, source, allowed=allowed, bias=bias), twin(y, memory, memory, attn_mask=added)[0]
+    assert_twins(outputs, [(x, y), (source, memory)], attention_pairs(ours, twin))
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 3])
@@ -128,21 +128,21 @@ def test_every_dimension_is_free():
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_narrow_heads_see_only_their_slice(bias):
+def test_narrow_heads_read_only_their_slice(bias):
     heads, d_slice, d_head = 3, 5, 7
     layer = MultiHeadAttention(heads * d_slice, heads, d_head=d_head, bias=bias, narrow=True).double()
     for parameter in layer.parameters():
         nn.init.normal_(parameter)
     x = torch.randn(2, 11, heads * d_slice, dtype=torch.float64)
-    found = []
+    outputs = []
     for head in range(heads):
-        seen = x[..., head * d_slice : (head + 1) * d_slice]
+        part = x[..., head * d_slice : (head + 1) * d_slice]
         Q, K, V = (
-            seen @ W.weight[head] + (W.bias[head * d_head : (head + 1) * d_head] if bias else 0.0)
+            part @ W.weight[head] + (W.bias[head * d_head : (head + 1) * d_head] if bias else 0.0)
             for W in (layer.W_Q, layer.W_K, layer.W_V)
         )
-        found.append(F.scaled_dot_product_attention(Q, K, V))
-    torch.testing.assert_close(layer(x), layer.W_O(torch.cat(found, dim=-1)), rtol=0, atol=1e-12)
+        outputs.append(F.scaled_dot_product_attention(Q, K, V))
+    torch.testing.assert_close(layer(x), layer.W_O(torch.cat(outputs, dim=-1)), rtol=0, atol=1e-12)
 
 
 def test_narrow_heads_have_a_share_of_the_parameters_and_cross_attend_by_slice():
@@ -185,22 +185,21 @@ def test_low_rank_counts_rank_times_both_widths():
 def test_what_it_projects_is_what_it_attends_to(positions, causal):
     layer = MultiHeadAttention(13, 3, d_head=6, positions=positions).double()
     x = torch.randn(2, 7, 13, dtype=torch.float64)
-    Q, K, V = layer.projected(x)
-    own = layer.positions.bias(x.device)
-    heads = transom.attend(Q, K, V, bias=own, causal=causal)
+    Q, K, V = layer.project(x)
+    heads = transom.attend(Q, K, V, bias=layer.positions.bias(x.device), causal=causal)
     assert torch.equal(layer.W_O(heads.transpose(1, 2).flatten(2)), layer(x, causal=causal))
 
 
 def test_a_single_head_projects_what_it_attends_to():
     layer = SelfAttention(7, 5, 3)
     x = torch.randn(2, 11, 7)
-    Q, K, V = layer.projected(x)
+    Q, K, V = layer.project(x)
     assert Q.shape == K.shape == (2, 1, 11, 5)
     assert torch.equal(transom.attend(Q, K, V)[:, 0], layer(x))
 
 
 @pytest.mark.parametrize("kind", ["tensor", "row of keys", "object"])
-def test_a_given_bias_and_that_of_the_positions_add_up(kind):
+def test_the_callers_bias_and_that_of_the_positions_add_up(kind):
     layer = MultiHeadAttention(15, 3, positions=Alibi(3)).double()
     x = torch.randn(2, 7, 15, dtype=torch.float64)
     relative = Relative(3, 2).double()
@@ -246,7 +245,7 @@ def test_starts_from_xavier_with_biases_of_zero():
 
 
 @pytest.mark.parametrize("empty", [(0, 7), (2, 0)], ids=["batch 0", "token 0"])
-def test_nothing_in_nothing_out(empty):
+def test_empty_inputs_give_empty_outputs(empty):
     assert MultiHeadAttention(15, 3)(torch.randn(*empty, 15)).shape == (*empty, 15)
     assert SelfAttention(15, d_value=2)(torch.randn(*empty, 15)).shape == (*empty, 2)
 
@@ -274,7 +273,7 @@ def test_a_padded_neighbour_and_the_future_change_nothing(kv_heads, d_head, d_va
     before = layer(x, allowed=transom.padding(real), causal=True)
     changed = x.clone()
     changed[2] = torch.randn(token, 7)  # another batch entry
-    changed[:2][~real[:2]] = 1e3  # padding of its own
+    changed[:2][~real[:2]] = 1e3  # its own padding
     after = layer(changed, allowed=transom.padding(real), causal=True)
     assert torch.equal(before[:2][real[:2]], after[:2][real[:2]])
     cut = token // 2
@@ -283,15 +282,15 @@ def test_a_padded_neighbour_and_the_future_change_nothing(kv_heads, d_head, d_va
     assert torch.equal(before[:, :cut], layer(changed, allowed=transom.padding(real), causal=True)[:, :cut])
 
 
-def test_the_words_of_a_layer_say_its_sizes():
+def test_the_repr_of_a_layer_shows_its_sizes():
     text = repr(MultiHeadAttention(11, 6, 2, 5, 7, 13, narrow=False, positions=Alibi(6)))
     assert "d_model=11, heads=6, kv_heads=2, d_head=5, d_value=7, d_out=13, dropout=0.0" in text
     assert "Alibi(heads=6)" in text
     assert "heads=3, d_slice=5, d_head=7, bias=True" in repr(NarrowLinear(15, 3, 7))
 
 
-def test_folding_keeps_each_heads_numbers_together():
+def test_splitting_keeps_each_heads_numbers_together():
     layer = MultiHeadAttention(15, 3)
     x = torch.randn(2, 7, 15)
-    assert torch.equal(fold(layer.W_Q(x), 3)[:, 1], layer.W_Q(x)[..., 5:10])
-    assert torch.equal(layer.projected(x)[0][:, 1], layer.W_Q(x)[..., 5:10])
+    assert torch.equal(split_heads(layer.W_Q(x), 3)[:, 1], layer.W_Q(x)[..., 5:10])
+    assert torch.equal(layer.project(x)[0][:, 1], layer.W_Q(x)[..., 5:10])

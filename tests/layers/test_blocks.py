@@ -1,12 +1,13 @@
-"""Blocks beside PyTorch's encoder and decoder layers, the stack that holds them, feed-forward and norms."""
+"""Blocks and stacks compared with PyTorch's encoder and decoder layers; feed-forward and norms."""
 
 import copy
 from functools import partial
+from itertools import combinations
 
 import pytest
 import torch
 import torch.nn.functional as F
-from layers.torch_twins import assert_twins, decoder_pairs, encoder_pairs, made_equal, twice
+from layers.torch_twins import assert_twins, copy_parameters, decoder_pairs, encoder_pairs, twice
 from torch import nn
 
 import transom
@@ -34,7 +35,7 @@ def seed():
     torch.manual_seed(23)
 
 
-def built(arrangement="pre_norm", feed_forward="relu", cross=False, norm="layer", **settings):
+def build_block(arrangement="pre_norm", feed_forward="relu", cross=False, norm="layer", **settings):
     return ARRANGEMENTS[arrangement](
         MultiHeadAttention(D_MODEL, HEADS),
         FEED_FORWARDS[feed_forward](D_MODEL, D_HIDDEN),
@@ -50,8 +51,8 @@ def test_equals_torch_encoder_layer_with_gradients(arrangement, activation):
     twin = nn.TransformerEncoderLayer(
         D_MODEL, HEADS, D_HIDDEN, 0.0, activation, batch_first=True, norm_first=TWINNED[arrangement]
     ).double()
-    ours = built(arrangement, activation).double()
-    made_equal(encoder_pairs(ours, twin))
+    ours = build_block(arrangement, activation).double()
+    copy_parameters(encoder_pairs(ours, twin))
     real = torch.tensor([[True] * 5 + [False] * 2, [True] * 7])
     x, y = twice(2, 7, D_MODEL)
     theirs = twin(y, src_key_padding_mask=~real, src_mask=torch.ones(7, 7).triu(1).bool())
@@ -66,8 +67,8 @@ def test_equals_torch_encoder_layer_on_its_fast_path(arrangement, activation):
         D_MODEL, HEADS, D_HIDDEN, 0.3, activation, batch_first=True, norm_first=TWINNED[arrangement]
     )
     twin = twin.double().eval()
-    ours = built(arrangement, activation, dropout=0.3).double().eval()
-    made_equal(encoder_pairs(ours, twin))
+    ours = build_block(arrangement, activation, dropout=0.3).double().eval()
+    copy_parameters(encoder_pairs(ours, twin))
     x = torch.randn(2, 7, D_MODEL, dtype=torch.float64)
     with torch.no_grad():
         torch.testing.assert_close(ours(x), twin(x), rtol=0, atol=1e-12)
@@ -79,17 +80,17 @@ def test_equals_torch_decoder_layer_with_gradients(arrangement, activation):
     twin = nn.TransformerDecoderLayer(
         D_MODEL, HEADS, D_HIDDEN, 0.0, activation, batch_first=True, norm_first=TWINNED[arrangement]
     ).double()
-    ours = built(arrangement, activation, cross=True).double()
-    made_equal(decoder_pairs(ours, twin))
+    ours = build_block(arrangement, activation, cross=True).double()
+    copy_parameters(decoder_pairs(ours, twin))
     real = torch.tensor([[True] * 11, [True] * 8 + [False] * 3])
     (x, y), (source, memory) = twice(2, 7, D_MODEL), twice(2, 11, D_MODEL)
     theirs = twin(y, memory, tgt_mask=torch.ones(7, 7).triu(1).bool(), memory_key_padding_mask=~real)
-    mine = ours(x, source, source_allowed=transom.padding(real), causal=True)
-    assert_twins((mine, theirs), [(x, y), (source, memory)], decoder_pairs(ours, twin))
+    outputs = ours(x, source, source_allowed=transom.padding(real), causal=True), theirs
+    assert_twins(outputs, [(x, y), (source, memory)], decoder_pairs(ours, twin))
 
 
 def test_no_skip_is_the_norm_of_feed_forward_plus_attention():
-    block = built("no_skip").double()
+    block = build_block("no_skip").double()
     assert isinstance(block, NoSkip)
     x = torch.randn(2, 7, D_MODEL, dtype=torch.float64)
     A = block.attention(x)
@@ -101,7 +102,7 @@ def test_no_skip_is_the_norm_of_feed_forward_plus_attention():
 
 
 def test_no_skip_with_a_source_adds_what_both_attentions_found():
-    block = built("no_skip", cross=True).double()
+    block = build_block("no_skip", cross=True).double()
     x, source = torch.randn(2, 7, D_MODEL, dtype=torch.float64), torch.randn(2, 11, D_MODEL, dtype=torch.float64)
     A = block.attention(x, causal=True)
     A = A + block.cross(A, source)
@@ -114,7 +115,7 @@ def test_no_skip_with_a_source_adds_what_both_attentions_found():
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("cross", [False, True])
 def test_every_combination_of_parts_trains(arrangement, feed_forward, norm, cross):
-    block = built(arrangement, feed_forward, cross, norm, dropout=0.1)
+    block = build_block(arrangement, feed_forward, cross, norm, dropout=0.1)
     source = torch.randn(2, 11, D_MODEL) if cross else None
     out = block(torch.randn(2, 7, D_MODEL), source, causal=True)
     assert out.shape == (2, 7, D_MODEL)
@@ -126,7 +127,7 @@ def test_every_combination_of_parts_trains(arrangement, feed_forward, norm, cros
 
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 def test_dropout_acts_in_training_only(arrangement):
-    block = built(arrangement, dropout=0.5)
+    block = build_block(arrangement, dropout=0.5)
     x = torch.randn(2, 7, D_MODEL)
     assert not torch.equal(block(x), block(x))
     block.eval()
@@ -135,7 +136,7 @@ def test_dropout_acts_in_training_only(arrangement):
 
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 def test_a_padded_neighbour_and_the_future_change_nothing(arrangement):
-    stack = Stack(lambda: built(arrangement), 2)
+    stack = Stack(lambda: build_block(arrangement), 2)
     x, real = torch.randn(3, 7, D_MODEL), torch.ones(3, 7, dtype=torch.bool)
     real[2, 3:] = False
     before = stack(x, allowed=transom.padding(real), causal=True)
@@ -151,20 +152,19 @@ def test_a_padded_neighbour_and_the_future_change_nothing(arrangement):
 
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 def test_no_two_layers_start_equal(arrangement):
-    stack = Stack(lambda: built(arrangement, cross=True), 3)
-    for one in range(3):
-        for other in range(one):
-            mine, theirs = (dict(stack.blocks[layer].named_parameters()) for layer in (one, other))
-            for name, parameter in mine.items():
-                assert parameter is not theirs[name]
-                if parameter.dim() > 1:  # biases start at 0 and norms at 1 everywhere
-                    assert not torch.equal(parameter, theirs[name]), name
+    stack = Stack(lambda: build_block(arrangement, cross=True), 3)
+    for first, second in combinations(stack.blocks, 2):
+        parameters = dict(second.named_parameters())
+        for name, parameter in first.named_parameters():
+            assert parameter is not parameters[name]
+            if parameter.dim() > 1:  # biases start at 0 and norms at 1 everywhere
+                assert not torch.equal(parameter, parameters[name]), name
 
 
 def test_a_stack_is_its_blocks_in_order_and_the_closing_norm():
     x, source = torch.randn(2, 7, D_MODEL), torch.randn(2, 11, D_MODEL)
     for arrangement, closing in (("post_norm", nn.Identity), ("pre_norm", nn.RMSNorm), ("no_skip", nn.Identity)):
-        stack = Stack(partial(built, arrangement, cross=True, norm="rms"), 3)
+        stack = Stack(partial(build_block, arrangement, cross=True, norm="rms"), 3)
         assert type(stack.closing) is closing
         expected = x
         for block in stack.blocks:
@@ -179,9 +179,9 @@ def test_a_stack_equals_torchs():
         nn.LayerNorm(D_MODEL),
         enable_nested_tensor=False,
     ).double()
-    stack = Stack(built, 3).double()
+    stack = Stack(build_block, 3).double()
     for ours, theirs in zip(stack.blocks, twin.layers, strict=True):
-        made_equal(encoder_pairs(ours, theirs))
+        copy_parameters(encoder_pairs(ours, theirs))
     x = torch.randn(2, 7, D_MODEL, dtype=torch.float64)
     torch.testing.assert_close(stack(x), twin(x), rtol=0, atol=1e-12)
 
@@ -195,7 +195,7 @@ def test_layers_may_share_a_position_part():
 
 
 def test_a_copied_block_would_have_started_equal():
-    block = built()
+    block = build_block()
     assert all(torch.equal(a, b) for a, b in zip(block.parameters(), copy.deepcopy(block).parameters(), strict=True))
 
 

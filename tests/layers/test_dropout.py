@@ -1,4 +1,4 @@
-"""Dropout by bytes: the right share, the right mean, the seed's and nobody else's."""
+"""Dropout by bytes: its share, its mean, and its seed."""
 
 import pytest
 import torch
@@ -11,19 +11,19 @@ from transom.names import Misfit
 def test_the_share_is_right_to_a_256th_and_the_mean_stays(share):
     torch.manual_seed(31)
     layer = Dropout(share)
-    found = layer(torch.ones(1_000_003))
-    dropped = (found == 0).float().mean().item()
+    output = layer(torch.ones(1_000_003))
+    dropped = (output == 0).float().mean().item()
     assert dropped == pytest.approx(share, abs=1 / 256)
     assert dropped == pytest.approx(layer.dropped / 256, abs=3e-3)
-    # The mean of n places has standard error √(dropped / kept / n).
-    assert found.mean().item() == pytest.approx(1.0, abs=5 * (dropped / (1 - dropped) / 1_000_003) ** 0.5)
+    # The mean of n numbers has standard error √(dropped / kept / n).
+    assert output.mean().item() == pytest.approx(1.0, abs=5 * (dropped / (1 - dropped) / 1_000_003) ** 0.5)
 
 
-def test_each_place_is_dropped_on_its_own():
+def test_numbers_are_dropped_independently():
     torch.manual_seed(37)
     x = (Dropout(0.5)(torch.ones(103, 1009)) > 0).double() - 0.5
-    for near in (x[:, 1:] * x[:, :-1], x[1:] * x[:-1], x[:, 8:] * x[:, :-8]):
-        assert near.mean().abs() < 5 * 0.25 / near.numel() ** 0.5
+    for products in (x[:, 1:] * x[:, :-1], x[1:] * x[:-1], x[:, 8:] * x[:, :-8]):
+        assert products.mean().abs() < 5 * 0.25 / products.numel() ** 0.5
 
 
 def test_it_follows_torchs_seed():
@@ -37,9 +37,9 @@ def test_it_follows_torchs_seed():
 
 def test_gradients_go_where_the_numbers_went():
     x = torch.randn(13, 17, requires_grad=True)
-    found = Dropout(0.25)(x)
-    (gradient,) = torch.autograd.grad(found.sum(), x)
-    assert torch.equal(gradient == 0, found == 0)
+    output = Dropout(0.25)(x)
+    (gradient,) = torch.autograd.grad(output.sum(), x)
+    assert torch.equal(gradient == 0, output == 0)
     assert gradient.max().item() == pytest.approx(256 / 192)
 
 

@@ -1,4 +1,4 @@
-"""Embeddings: from scratch or given, frozen or trained, scaled, positioned, and tied to the way back."""
+"""Embeddings: random or pretrained, frozen or trained, scaled, with positions, and tied to the output."""
 
 import math
 
@@ -18,11 +18,11 @@ def seed():
 def test_looks_up_scales_and_adds_positions(dtype):
     embedding = Embedding(17, 5, positions=Learned(5, 11)).double()
     tokens = torch.tensor([[3, 16, 0, 3], [1, 1, 2, 7]], dtype=dtype)
-    found = embedding(tokens, start=7)
+    x = embedding(tokens, start=7)
     for b in range(2):
         for t in range(4):
             expected = embedding.vectors[int(tokens[b, t])] * math.sqrt(5) + embedding.positions.vectors[7 + t]
-            torch.testing.assert_close(found[b, t], expected, rtol=0, atol=1e-14)
+            torch.testing.assert_close(x[b, t], expected, rtol=0, atol=1e-14)
 
 
 def test_unscaled_and_unpositioned_it_is_torchs():
@@ -32,18 +32,18 @@ def test_unscaled_and_unpositioned_it_is_torchs():
     tokens = torch.tensor([[3, 16, 0], [1, 3, 2]])
     mine, theirs = embedding(tokens), twin(tokens)
     assert torch.equal(mine, theirs)
-    sent = torch.randn_like(mine)
-    mine.backward(sent)
-    theirs.backward(sent)
+    gradient = torch.randn_like(mine)
+    mine.backward(gradient)
+    theirs.backward(gradient)
     assert torch.equal(embedding.vectors.grad, twin.weight.grad)
 
 
 @pytest.mark.parametrize("at", [[4, 5, 9], [[4, 5, 9], [0, 1, 2]], [[4, 5, 9]]])
-def test_positions_may_be_given(at):
+def test_positions_may_come_from_the_caller(at):
     embedding = Embedding(17, 5, positions=Sinusoidal(5))
     tokens, at = torch.tensor([[3, 16, 0], [1, 1, 2]]), torch.tensor(at)
     zero = torch.zeros(2, 3, 5)
-    waves = embedding.positions.embedded(zero, at if at.dim() == 2 else at[None])
+    waves = embedding.positions.embed(zero, at if at.dim() == 2 else at[None])
     plain = embedding.vectors[tokens] * math.sqrt(5)
     torch.testing.assert_close(embedding(tokens, at=at), plain + waves)
 
@@ -64,7 +64,7 @@ def test_padding_is_not_trained():
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_given_vectors_are_copied_and_trained_unless_frozen(frozen):
+def test_pretrained_vectors_are_copied_and_trained_unless_frozen(frozen):
     vectors = torch.randn(17, 5)
     before = vectors.clone()
     embedding = Embedding.from_vectors(vectors, frozen=frozen, padding=3)
@@ -80,18 +80,18 @@ def test_given_vectors_are_copied_and_trained_unless_frozen(frozen):
     assert torch.equal(vectors, before)
 
 
-def test_given_vectors_may_be_scaled_positioned_and_of_any_dtype():
+def test_pretrained_vectors_may_be_scaled_positioned_and_of_any_dtype():
     vectors = torch.randn(17, 5, dtype=torch.float64)
     embedding = Embedding.from_vectors(vectors, scaled=True, positions=Sinusoidal(5), dropout=0.5).eval()
-    found = embedding(torch.tensor([[16, 2]]))
-    assert found.dtype == torch.float64
+    x = embedding(torch.tensor([[16, 2]]))
+    assert x.dtype == torch.float64
     waves = torch.tensor(
         [[math.sin(t / 10_000 ** ((i - i % 2) / 5) + (i % 2) * math.pi / 2) for i in range(5)] for t in (0, 1)]
     )
-    torch.testing.assert_close(found[0], vectors[[16, 2]] * math.sqrt(5) + waves.double(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(x[0], vectors[[16, 2]] * math.sqrt(5) + waves.double(), rtol=0, atol=1e-6)
 
 
-def test_the_way_back_shares_the_parameter():
+def test_logits_share_the_parameter():
     embedding = Embedding(17, 5).double()
     x = torch.randn(2, 3, 5, dtype=torch.float64)
     logits = embedding.logits(x)
@@ -124,6 +124,6 @@ def test_two_embeddings_never_start_equal():
 
 
 @pytest.mark.parametrize("empty", [(0, 7), (2, 0)])
-def test_nothing_in_nothing_out(empty):
+def test_empty_tokens_give_empty_vectors(empty):
     tokens = torch.zeros(empty, dtype=torch.int64)
     assert Embedding(17, 5, positions=Learned(5, 11))(tokens).shape == (*empty, 5)

@@ -1,4 +1,4 @@
-"""Every complaint of the layers, matched whole."""
+"""Every error of the layers, with its whole message."""
 
 import re
 
@@ -31,9 +31,10 @@ from transom.layers import (
 pytestmark = pytest.mark.usefixtures("own_errors")
 
 
-def complains(words, act, *given, **settings):
-    with pytest.raises(Misfit, match=f"^{re.escape(words)}$"):
-        act(*given, **settings)
+def assert_misfit(message, function, *args, **kwargs):
+    """The call raises a Misfit with exactly this message."""
+    with pytest.raises(Misfit, match=f"^{re.escape(message)}$"):
+        function(*args, **kwargs)
 
 
 def tokens(*rows):
@@ -44,8 +45,8 @@ def x(*shape, dtype=torch.float32, device="cpu"):
     return torch.zeros(*shape, dtype=dtype, device=device)
 
 
-def block(d_model=6, cross=False, kind=PreNorm):
-    return kind(
+def block(d_model=6, cross=False, arrangement=PreNorm):
+    return arrangement(
         MultiHeadAttention(d_model, 2), FeedForward(d_model, 5), MultiHeadAttention(d_model, 2) if cross else None
     )
 
@@ -58,9 +59,9 @@ TAKES_VECTORS = {
 }
 
 
-@pytest.mark.parametrize("what", TAKES_VECTORS)
+@pytest.mark.parametrize("layer", TAKES_VECTORS)
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("argument", "message"),
     [
         (
             x(2, 5, 7),
@@ -80,13 +81,13 @@ TAKES_VECTORS = {
     ],
     ids=["width", "axes", "tokens", "device", "dtype"],
 )
-def test_vectors_that_do_not_fit(what, given, words):
-    complains(f"{what} {words}", TAKES_VECTORS[what](), given)
+def test_vectors_that_do_not_fit(layer, argument, message):
+    assert_misfit(f"{layer} {message}", TAKES_VECTORS[layer](), argument)
 
 
 @pytest.mark.parametrize("name", FEED_FORWARDS)
 def test_every_feed_forward_says_what_it_was_built_for(name):
-    complains(
+    assert_misfit(
         "feed-forward was built for d_model=6, but x is (batch=2, token=5, d_model=7);"
         " give vectors of that width, or build it for d_model=7",
         FEED_FORWARDS[name](6, 5),
@@ -96,10 +97,10 @@ def test_every_feed_forward_says_what_it_was_built_for(name):
 
 @pytest.mark.parametrize("name", ARRANGEMENTS)
 def test_every_arrangement_says_what_it_was_built_for(name):
-    complains(
+    assert_misfit(
         "this block was built for d_model=6, but x is (batch=2, token=5, d_model=7);"
         " give vectors of that width, or build it for d_model=7",
-        block(kind=ARRANGEMENTS[name]),
+        block(arrangement=ARRANGEMENTS[name]),
         x(2, 5, 7),
     )
 
@@ -110,7 +111,7 @@ def test_autocast_may_mix_dtypes():
 
 
 @pytest.mark.parametrize(
-    ("words", "settings"),
+    ("message", "options"),
     [
         ("d_model=6 does not divide into heads=4; try heads=3, or give d_head", {"d_model": 6, "heads": 4}),
         ("d_model=7 does not divide into heads=5; try heads=7, or give d_head", {"d_model": 7, "heads": 5}),
@@ -140,7 +141,7 @@ def test_autocast_may_mix_dtypes():
             {"d_model": 6, "heads": 2, "dropout": 1.0},
         ),
         (
-            "narrow heads each see their own slice, but heads=6 would share kv_heads=3; leave kv_heads out",
+            "narrow heads each read their own slice, but heads=6 would share kv_heads=3; leave kv_heads out",
             {"d_model": 6, "heads": 6, "kv_heads": 3, "narrow": True},
         ),
         (
@@ -177,12 +178,12 @@ def test_autocast_may_mix_dtypes():
         ),
     ],
 )
-def test_attention_that_cannot_be_built(words, settings):
-    complains(words, MultiHeadAttention, **settings)
+def test_attention_that_cannot_be_built(message, options):
+    assert_misfit(message, MultiHeadAttention, **options)
 
 
 @pytest.mark.parametrize(
-    ("words", "build"),
+    ("message", "build"),
     [
         ("d_value must be 1 or more, but got 0; give a positive whole number", lambda: SelfAttention(6, d_value=0)),
         ("d_in=7 does not divide into heads=3; try heads=1", lambda: NarrowLinear(7, 3, 5)),
@@ -198,7 +199,7 @@ def test_attention_that_cannot_be_built(words, settings):
             "dropout must be at least 0 and below 1, but got 1.5; 0.1 drops a tenth",
             lambda: PreNorm(MultiHeadAttention(6, 2), FeedForward(6, 5), dropout=1.5),
         ),
-        ("rotary positions turn pairs, but d_head=5 is odd; try d_head=6", lambda: Rotary(5)),
+        ("rotary positions rotate pairs, but d_head=5 is odd; try d_head=6", lambda: Rotary(5)),
         ("d_head must be 1 or more, but got 0; give a positive whole number", lambda: Rotary(0)),
         ("d_model must be 1 or more, but got 0; give a positive whole number", lambda: Sinusoidal(0)),
         ("longest must be 1 or more, but got 0; give a positive whole number", lambda: Learned(6, 0)),
@@ -219,44 +220,44 @@ def test_attention_that_cannot_be_built(words, settings):
         ),
     ],
 )
-def test_parts_that_cannot_be_built(words, build):
-    complains(words, build)
+def test_parts_that_cannot_be_built(message, build):
+    assert_misfit(message, build)
 
 
-def test_a_factory_that_hands_out_one_part_twice():
-    one, attention = block(), MultiHeadAttention(6, 2)
-    words = (
+def test_a_factory_that_returns_one_part_twice():
+    shared, attention = block(), MultiHeadAttention(6, 2)
+    message = (
         "each call of build must make a new block, but layer 1 shares parameters with an earlier one;"
         " make its parts inside build"
     )
-    complains(words, Stack, lambda: one, 2)
-    complains(words, Stack, lambda: PreNorm(attention, FeedForward(6, 5)), 2)
+    assert_misfit(message, Stack, lambda: shared, 2)
+    assert_misfit(message, Stack, lambda: PreNorm(attention, FeedForward(6, 5)), 2)
 
 
 def test_a_source_that_does_not_fit():
     layer = MultiHeadAttention(6, 2, d_source=5)
-    complains(
+    assert_misfit(
         "multi-head attention was built for d_model=5, but source is (batch=2, source=7, d_model=6);"
         " give vectors of that width, or build it for d_model=6",
         layer,
         x(2, 3, 6),
         x(2, 7, 6),
     )
-    complains(
+    assert_misfit(
         "multi-head attention takes source as (batch, source, d_model), but it is (7, 5);"
         " a single sequence goes in as source[None]",
         layer,
         x(2, 3, 6),
         x(7, 5),
     )
-    complains(
+    assert_misfit(
         "x is (batch=2, token=3, d_model=6), but the source has batch=11; give one source sequence per sequence of x",
         layer,
         x(2, 3, 6),
         x(11, 7, 5),
     )
-    complains(
-        "this attention looks at a source of d_model=5, but none came;"
+    assert_misfit(
+        "this attention takes a source of d_model=5, but none came;"
         " give source, or leave d_source out for self-attention",
         layer,
         x(2, 3, 6),
@@ -266,7 +267,7 @@ def test_a_source_that_does_not_fit():
 @pytest.mark.parametrize("positions", [Rotary(4), Alibi(2), Relative(2, 5)], ids=["Rotary", "Alibi", "Relative"])
 @pytest.mark.parametrize("cached", [False, True])
 def test_positions_in_cross_attention(positions, cached):
-    complains(
+    assert_misfit(
         f"{type(positions).__name__} positions count along one sequence, but this is cross-attention;"
         " build it without positions",
         MultiHeadAttention(8, 2, positions=positions),
@@ -278,14 +279,14 @@ def test_positions_in_cross_attention(positions, cached):
 
 def test_caches_of_the_wrong_kind():
     layer = MultiHeadAttention(6, 2)
-    complains(
+    assert_misfit(
         "cross-attention keeps its source in a CrossCache, but a SelfCache came; use CrossCache()",
         layer,
         x(2, 3, 6),
         x(2, 7, 6),
         cache=SelfCache(),
     )
-    complains(
+    assert_misfit(
         "an empty CrossCache needs a source to fill it, but none came;"
         " give source at the first step, or use SelfCache() for self-attention",
         layer,
@@ -297,7 +298,7 @@ def test_caches_of_the_wrong_kind():
 def test_caches_of_another_batch_layer_or_source():
     layer, cache, source = MultiHeadAttention(6, 2), CrossCache(), x(2, 7, 6)
     layer(x(2, 3, 6), source, cache=cache)
-    complains(
+    assert_misfit(
         "the CrossCache was filled from another source, but (batch=2, source=5, d_model=6) came;"
         " leave source out, or make a new CrossCache",
         layer,
@@ -305,14 +306,14 @@ def test_caches_of_another_batch_layer_or_source():
         x(2, 5, 6),
         cache=cache,
     )
-    complains(
+    assert_misfit(
         "x is (batch=5, token=3, d_model=6), but the source has batch=2; give one source sequence per sequence of x",
         layer,
         x(5, 3, 6),
         cache=cache,
     )
     cache.select(torch.tensor([1, 0]))
-    complains(
+    assert_misfit(
         "the CrossCache was filled from another source, but (batch=2, source=7, d_model=6) came;"
         " leave source out, or make a new CrossCache",
         layer,
@@ -320,44 +321,44 @@ def test_caches_of_another_batch_layer_or_source():
         source,
         cache=cache,
     )
-    own = SelfCache()
-    layer(x(2, 3, 6), cache=own)
-    complains(
+    self_cache = SelfCache()
+    layer(x(2, 3, 6), cache=self_cache)
+    assert_misfit(
         "the cache holds keys (batch=2, kv_heads=2, d_head=3) of torch.float32 on cpu, but"
         " (batch=5, kv_heads=2, d_head=3) of torch.float32 on cpu came; make one cache per layer and batch",
         layer,
         x(5, 1, 6),
-        cache=own,
+        cache=self_cache,
     )
-    complains(
+    assert_misfit(
         "the cache holds values (batch=2, kv_heads=2, d_value=3) of torch.float32 on cpu, but"
         " (batch=2, kv_heads=2, d_value=5) of torch.float32 on cpu came; make one cache per layer and batch",
         MultiHeadAttention(6, 2, d_value=5),
         x(2, 1, 6),
-        cache=own,
+        cache=self_cache,
     )
-    assert own.length == 3
-    complains(
+    assert self_cache.length == 3
+    assert_misfit(
         "the cache holds keys (batch=2, kv_heads=2, d_head=3) of torch.float32 on cpu, but"
         " (batch=2, kv_heads=2, d_head=3) of torch.float64 on cpu came; make one cache per layer and batch",
         MultiHeadAttention(6, 2).double(),
         x(2, 1, 6, dtype=torch.float64),
-        cache=own,
+        cache=self_cache,
     )
 
 
 def test_caches_used_wrongly_by_hand():
     cache = SelfCache()
-    complains(
+    assert_misfit(
         "each key needs its value, but keys=5 and values=7 came; give as many of both",
         cache.extend,
         x(2, 3, 5, 4),
         x(2, 3, 7, 4),
     )
     cache.extend(x(2, 3, 5, 4), x(2, 3, 5, 4))
-    complains("the cache holds 5 tokens, but a crop to 7 was asked; crop to 5 or fewer", cache.crop, 7)
-    complains("the cache holds 5 tokens, but a crop to -1 was asked; crop to 5 or fewer", cache.crop, -1)
-    complains(
+    assert_misfit("the cache holds 5 tokens, but it should be cropped to 7; crop to 5 or fewer", cache.crop, 7)
+    assert_misfit("the cache holds 5 tokens, but it should be cropped to -1; crop to 5 or fewer", cache.crop, -1)
+    assert_misfit(
         "this stack has layers=2, but the cache has layers=3; use stack.new_cache()",
         Stack(block, 2),
         x(2, 3, 6),
@@ -366,24 +367,26 @@ def test_caches_used_wrongly_by_hand():
 
 
 def test_blocks_with_and_without_a_source():
-    complains(
+    assert_misfit(
         "this block has no cross-attention, but a source came; build it with cross=MultiHeadAttention(…)",
         block(),
         x(2, 3, 6),
         x(2, 7, 6),
     )
-    words = "this block looks at a source, but none came and no cache holds one; give source, or build it without cross"
-    complains(words, block(cross=True), x(2, 3, 6))
+    message = (
+        "this block attends to a source, but none came and no cache holds one; give source, or build it without cross"
+    )
+    assert_misfit(message, block(cross=True), x(2, 3, 6))
     stack = Stack(lambda: block(cross=True), 2)
-    complains(words, stack, x(2, 3, 6), cache=stack.new_cache())
+    assert_misfit(message, stack, x(2, 3, 6), cache=stack.new_cache())
 
 
 @pytest.mark.parametrize(
-    ("words", "build"),
+    ("message", "build"),
     [
         ("vocabulary must be 1 or more, but got 0; give a positive whole number", lambda: Embedding(0, 5)),
-        ("padding must be a token from 0 to 6, but got 7; leave it out for none", lambda: Embedding(7, 5, padding=7)),
-        ("padding must be a token from 0 to 6, but got -1; leave it out for none", lambda: Embedding(7, 5, padding=-1)),
+        ("padding must be a token from 0 to 6, but got 7; None means no padding", lambda: Embedding(7, 5, padding=7)),
+        ("padding must be a token from 0 to 6, but got -1; None means no padding", lambda: Embedding(7, 5, padding=-1)),
         (
             "dropout must be at least 0 and below 1, but got 1.0; 0.1 drops a tenth",
             lambda: Embedding(7, 5, dropout=1.0),
@@ -416,12 +419,12 @@ def test_blocks_with_and_without_a_source():
         ),
     ],
 )
-def test_embeddings_that_cannot_be_built(words, build):
-    complains(words, build)
+def test_embeddings_that_cannot_be_built(message, build):
+    assert_misfit(message, build)
 
 
 @pytest.mark.parametrize(
-    ("words", "given", "settings"),
+    ("message", "argument", "options"),
     [
         (
             "the embedding knows tokens 0 to 16, but tokens 3 to 17 came; use the tokenizer it was built with",
@@ -440,13 +443,12 @@ def test_embeddings_that_cannot_be_built(words, build):
             {},
         ),
         (
-            "the embedding takes tokens as whole numbers of 32 or 64 bits, but they are torch.float32;"
-            " use tokens.long()",
+            "the embedding takes tokens as integers of 32 or 64 bits, but they are torch.float32; use tokens.long()",
             tokens([1.0, 2.0]),
             {},
         ),
         (
-            "the embedding takes tokens as whole numbers of 32 or 64 bits, but they are torch.uint8; use tokens.long()",
+            "the embedding takes tokens as integers of 32 or 64 bits, but they are torch.uint8; use tokens.long()",
             tokens([1, 2]).to(torch.uint8),
             {},
         ),
@@ -475,12 +477,12 @@ def test_embeddings_that_cannot_be_built(words, build):
         ),
     ],
 )
-def test_tokens_that_do_not_fit(words, given, settings):
-    complains(words, Embedding(17, 5, positions=Learned(5, 11)), given, **settings)
+def test_tokens_that_do_not_fit(message, argument, options):
+    assert_misfit(message, Embedding(17, 5, positions=Learned(5, 11)), argument, **options)
 
 
 def test_logits_of_another_width():
-    complains(
+    assert_misfit(
         "the embedding was built for d_model=5, but x is (batch=2, token=3, d_model=7);"
         " give vectors of that width, or build it for d_model=7",
         Embedding(17, 5).logits,

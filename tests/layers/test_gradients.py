@@ -1,4 +1,4 @@
-"""gradcheck in float64 for every layer, with rows that may look nowhere among the others."""
+"""gradcheck in float64 for every layer, with fully masked rows among the others."""
 
 from functools import partial
 
@@ -19,21 +19,21 @@ from transom.layers import (
     LowRank,
     MultiHeadAttention,
     NarrowLinear,
+    PositionSizes,
     SelfAttention,
-    Sizes,
     Stack,
 )
 
 D_MODEL, HEADS, TOKEN, SOURCE = 6, 2, 3, 5
-SIZES = Sizes(d_model=D_MODEL, heads=HEADS, d_head=4, longest=7)
-# Row 0 of the first entry may look nowhere; the rest sees a part.
+SIZES = PositionSizes(d_model=D_MODEL, heads=HEADS, d_head=4, longest=7)
+# Row 0 of the first entry is fully masked; the others see a part.
 ALLOWED = torch.tensor(
     [
         [[False, False, False], [True, False, True], [True, True, True]],
         [[True, True, False], [False, True, False], [False, False, True]],
     ]
 )[:, None]
-# The first entry of the source is all padding: every row that looks at it looks nowhere.
+# The first entry of the source is all padding: every row that attends to it is fully masked.
 REAL = torch.tensor([[False] * SOURCE, [True, False, True, True, False]])
 
 IN_ATTENTION = [name for name, part in POSITIONS.items() if part.enters != "the embedding"]
@@ -55,8 +55,8 @@ def assert_gradients(layer, *inputs, **settings):
     names = [name for name, _ in layer.named_parameters()]
 
     def run(*numbers):
-        given, parameters = numbers[: len(inputs)], numbers[len(inputs) :]
-        return functional_call(layer, dict(zip(names, parameters, strict=True)), given, settings)
+        args, parameters = numbers[: len(inputs)], numbers[len(inputs) :]
+        return functional_call(layer, dict(zip(names, parameters, strict=True)), args, settings)
 
     numbers = (*inputs, *(parameter.detach().clone() for parameter in layer.parameters()))
     leaves = [number.requires_grad_() if number.is_floating_point() else number for number in numbers]
@@ -136,7 +136,7 @@ def test_embedding(name):
 
 
 class AsLogits(nn.Module):
-    """An embedding used the way back."""
+    """An embedding as the output layer."""
 
     def __init__(self, embedding):
         super().__init__()
@@ -151,7 +151,7 @@ def test_logits():
 
 
 @pytest.mark.parametrize("layer", [SelfAttention(5), MultiHeadAttention(5, 5)], ids=["one head", "many heads"])
-def test_rows_that_may_look_nowhere_give_zeros_and_finite_gradients(layer):
+def test_fully_masked_rows_give_zeros_and_finite_gradients(layer):
     inputs = torch.randn(2, TOKEN, 5, requires_grad=True)
     out = layer(inputs, allowed=torch.zeros(TOKEN, TOKEN, dtype=torch.bool))
     assert not out.any()

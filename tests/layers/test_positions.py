@@ -1,4 +1,4 @@
-"""Position parts: each beside a loop or a dense bias, and all of them by what the table promises."""
+"""Position encodings: each compared with a loop or a dense bias, and the properties of all."""
 
 import cmath
 import math
@@ -16,16 +16,16 @@ from transom.layers import (
     Embedding,
     Learned,
     MultiHeadAttention,
-    Nowhere,
+    NoPositions,
     Positions,
+    PositionSizes,
     Relative,
     Rotary,
     Sinusoidal,
-    Sizes,
 )
-from transom.layers.positions.part import Table, counted
+from transom.layers.positions import PositionTable, token_positions
 
-SIZES = Sizes(d_model=11, heads=3, d_head=10, longest=13)
+SIZES = PositionSizes(d_model=11, heads=3, d_head=10, longest=13)
 
 
 @pytest.fixture(autouse=True)
@@ -37,10 +37,10 @@ def seed():
 def test_each_part_is_built_by_name_and_enters_at_one_place_only(name):
     part = POSITIONS[name].for_sizes(SIZES)
     assert isinstance(part, Positions)
-    x, Q, at = torch.randn(2, 7, 11), torch.randn(2, 3, 7, 10), counted(7, 2, torch.device("cpu"))
+    x, Q, at = torch.randn(2, 7, 11), torch.randn(2, 3, 7, 10), token_positions(7, 2, torch.device("cpu"))
     acts = {
-        "the embedding": not torch.equal(part.embedded(x, at), x),
-        "attention": not torch.equal(part.turned(Q, at), Q) or part.bias(x.device) is not None,
+        "the embedding": not torch.equal(part.embed(x, at), x),
+        "attention": not torch.equal(part.rotate(Q, at), Q) or part.bias(x.device) is not None,
     }
     assert acts == {place: place == part.enters for place in acts}
 
@@ -52,54 +52,55 @@ def test_each_part_tells_order_unless_it_is_none(name):
     layer = MultiHeadAttention(11, 3, d_head=10, positions=part if part.enters == "attention" else None)
     tokens = torch.tensor([[5, 3, 2, 7, 11]])
     swapped = torch.tensor([[3, 5, 2, 7, 11]])
-    last, other = (layer(embedding(ids))[:, -1] for ids in (tokens, swapped))
-    assert torch.allclose(last, other, atol=1e-6) == (name == "none")
+    last, last_swapped = (layer(embedding(ids))[:, -1] for ids in (tokens, swapped))
+    assert torch.allclose(last, last_swapped, atol=1e-6) == (name == "none")
 
 
 @pytest.mark.parametrize("name", POSITIONS)
 @pytest.mark.parametrize("shift", [0, 5])
-def test_each_part_counts_from_where_it_is_told(name, shift):
+def test_each_part_counts_from_the_first_position(name, shift):
     part = POSITIONS[name].for_sizes(SIZES)
     x, Q = torch.randn(2, 8, 11), torch.randn(2, 3, 8, 10)
-    whole, late = counted(shift + 8, 0, torch.device("cpu"))[:, shift:], counted(8, shift, torch.device("cpu"))
-    assert torch.equal(part.embedded(x, whole), part.embedded(x, late))
-    assert torch.equal(part.turned(Q, whole), part.turned(Q, late))
+    end_of_range = token_positions(shift + 8, 0, torch.device("cpu"))[:, shift:]
+    shifted = token_positions(8, shift, torch.device("cpu"))
+    assert torch.equal(part.embed(x, end_of_range), part.embed(x, shifted))
+    assert torch.equal(part.rotate(Q, end_of_range), part.rotate(Q, shifted))
 
 
 def test_sinusoidal_adds_the_papers_waves():
     x = torch.zeros(2, 7, 11, dtype=torch.float64)
-    found = Sinusoidal(11, base=100.0).embedded(x, torch.tensor([[0, 1, 2, 3, 5, 8, 13], [4, 5, 6, 7, 8, 9, 10]]))
+    waves = Sinusoidal(11, base=100.0).embed(x, torch.tensor([[0, 1, 2, 3, 5, 8, 13], [4, 5, 6, 7, 8, 9, 10]]))
     for b, positions in enumerate([[0, 1, 2, 3, 5, 8, 13], [4, 5, 6, 7, 8, 9, 10]]):
         for t, position in enumerate(positions):
             for i in range(11):
                 angle = position / 100.0 ** ((i - i % 2) / 11)
                 expected = math.cos(angle) if i % 2 else math.sin(angle)
-                assert found[b, t, i].item() == pytest.approx(expected, abs=1e-14)
+                assert waves[b, t, i].item() == pytest.approx(expected, abs=1e-14)
 
 
 def test_learned_adds_the_vector_of_its_position_and_trains_it():
     part = Learned(5, 7).double()
     x = torch.randn(2, 3, 5, dtype=torch.float64)
     at = torch.tensor([[6, 0, 2], [1, 1, 3]])
-    found = part.embedded(x, at)
+    embedded = part.embed(x, at)
     for b in range(2):
         for t in range(3):
-            assert torch.equal(found[b, t], x[b, t] + part.vectors[at[b, t]])
-    found.sum().backward()
+            assert torch.equal(embedded[b, t], x[b, t] + part.vectors[at[b, t]])
+    embedded.sum().backward()
     assert part.vectors.grad[:, 0].tolist() == [1.0, 2.0, 1.0, 1.0, 0.0, 0.0, 1.0]
 
 
 @pytest.mark.parametrize("halves", [False, True])
-def test_rotary_turns_pairs_as_complex_numbers(halves):
+def test_rotary_rotates_pairs_as_complex_numbers(halves):
     d_head, base = 6, 100.0
     x = torch.randn(1, 1, 2, d_head, dtype=torch.float64)
-    found = Rotary(d_head, base, halves).turned(x, torch.tensor([[3, 7]]))
+    rotated = Rotary(d_head, base, halves).rotate(x, torch.tensor([[3, 7]]))
     for t, position in enumerate((3, 7)):
         for i in range(d_head // 2):
             first, second = (i, i + d_head // 2) if halves else (2 * i, 2 * i + 1)
             number = complex(x[0, 0, t, first], x[0, 0, t, second])
-            turned = number * cmath.exp(1j * position * base ** (-2 * i / d_head))
-            assert complex(found[0, 0, t, first], found[0, 0, t, second]) == pytest.approx(turned, abs=1e-14)
+            expected = number * cmath.exp(1j * position * base ** (-2 * i / d_head))
+            assert complex(rotated[0, 0, t, first], rotated[0, 0, t, second]) == pytest.approx(expected, abs=1e-14)
 
 
 @settings(max_examples=25, deadline=None)
@@ -108,34 +109,34 @@ def test_rotary_attention_depends_on_distances_only(start, halves, seed):
     torch.manual_seed(seed)
     part = Rotary(10, halves=halves)
     Q, K, V = (torch.randn(2, 3, 7, 10, dtype=torch.float64) for _ in range(3))
-    near, far = (counted(7, first, Q.device) for first in (0, start))
-    here = transom.attend(part.turned(Q, near), part.turned(K, near), V, causal=True)
-    there = transom.attend(part.turned(Q, far), part.turned(K, far), V, causal=True)
-    torch.testing.assert_close(here, there, rtol=0, atol=1e-5)
+    outputs = []
+    for at in (token_positions(7, first, Q.device) for first in (0, start)):
+        outputs.append(transom.attend(part.rotate(Q, at), part.rotate(K, at), V, causal=True))
+    torch.testing.assert_close(outputs[0], outputs[1], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("kv_heads", [1, 3])
-def test_rotary_attention_equals_torchs_over_queries_and_keys_turned_as_complex_numbers(kv_heads):
+def test_rotary_attention_equals_torchs_over_queries_and_keys_rotated_as_complex_numbers(kv_heads):
     layer = MultiHeadAttention(11, 3, kv_heads, 6, 5, positions=Rotary(6)).double()
     x = torch.randn(2, 7, 11, dtype=torch.float64)
     angles = torch.outer(torch.arange(7).double(), 10_000.0 ** (-torch.arange(3).double() / 3))
 
-    def turned(projection, heads):
+    def rotated(projection, heads):
         numbers = torch.view_as_complex(projection(x).reshape(2, 7, heads, 3, 2))
         numbers = numbers * torch.polar(torch.ones_like(angles), angles)[None, :, None]
         return torch.view_as_real(numbers).flatten(-2).transpose(1, 2)
 
     V = layer.W_V(x).reshape(2, 7, kv_heads, 5).transpose(1, 2)
-    heads = F.scaled_dot_product_attention(turned(layer.W_Q, 3), turned(layer.W_K, kv_heads), V, enable_gqa=True)
+    heads = F.scaled_dot_product_attention(rotated(layer.W_Q, 3), rotated(layer.W_K, kv_heads), V, enable_gqa=True)
     torch.testing.assert_close(layer(x), layer.W_O(heads.transpose(1, 2).flatten(2)), rtol=0, atol=1e-6)
 
 
 def test_rotary_positions_may_differ_in_each_batch_entry():
     part = Rotary(6)
     Q, at = torch.randn(2, 3, 5, 6), torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
-    found = part.turned(Q, at)
+    rotated = part.rotate(Q, at)
     for entry in range(2):
-        assert torch.equal(found[entry], part.turned(Q[entry, None], at[entry, None])[0])
+        assert torch.equal(rotated[entry], part.rotate(Q[entry, None], at[entry, None])[0])
 
 
 def dense_twin(layer):
@@ -171,11 +172,11 @@ def test_relative_equals_its_dense_bias_with_gradient_into_the_table(kv_heads, c
     x = torch.randn(2, 7, 11, dtype=torch.float64)
     rows = [[table[:, max(-2, min(2, j - i)) + 2] for j in range(7)] for i in range(7)]
     dense = torch.stack([torch.stack(row, dim=-1) for row in rows], dim=-2)
-    found, expected = layer(x, causal=causal), twin(x, bias=dense, causal=causal)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    sent = torch.randn_like(found)
-    found.backward(sent)
-    expected.backward(sent)
+    output, expected = layer(x, causal=causal), twin(x, bias=dense, causal=causal)
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
+    gradient = torch.randn_like(output)
+    output.backward(gradient)
+    expected.backward(gradient)
     assert table.grad.abs().min() > 0 or causal
     torch.testing.assert_close(layer.positions.table.grad, table.grad, rtol=0, atol=1e-11)
 
@@ -207,24 +208,24 @@ def test_nothing_but_parameters_is_saved():
     for name in POSITIONS:
         part = POSITIONS[name].for_sizes(SIZES)
         assert set(part.state_dict()) == {key for key, _ in part.named_parameters()}
-    assert repr(Nowhere()) == "Nowhere()"
+    assert repr(NoPositions()) == "NoPositions()"
     assert repr(Rotary(6)) == "Rotary(d_head=6)"
 
 
 @pytest.mark.parametrize("at", [[[0, 1]], [[63, 64]], [[5, 300], [7, 2]], [[-3, 2]], [[1, 70_001]], [[]]])
 def test_a_table_gives_what_its_formula_gives(at):
-    places = torch.tensor(at, dtype=torch.int64)
-    table = Table(lambda places, dtype: places[..., None] * torch.tensor([0.5, 2.0, 3.0], dtype=dtype))
-    for like, held in ((torch.float64, torch.float64), (torch.bfloat16, torch.float32)) * 2:
-        found = table.at(places, like)
-        assert found.dtype == held
-        assert torch.equal(found, table.formula(places, held))
+    positions = torch.tensor(at, dtype=torch.int64)
+    table = PositionTable(lambda positions, dtype: positions[..., None] * torch.tensor([0.5, 2.0, 3.0], dtype=dtype))
+    for like, dtype in ((torch.float64, torch.float64), (torch.bfloat16, torch.float32)) * 2:
+        rows = table.lookup(positions, like)
+        assert rows.dtype == dtype
+        assert torch.equal(rows, table.formula(positions, dtype))
     assert table.rows is None or len(table.rows) < 1000
 
 
 def test_positions_met_in_inference_mode_can_be_trained_with_later():
     rotary, x = Rotary(6), torch.randn(2, 3, 5, 6, requires_grad=True)
     with torch.inference_mode():
-        rotary.turned(torch.randn(2, 3, 5, 6), counted(5, 0, x.device))
-    rotary.turned(x, counted(5, 0, x.device)).sum().backward()
+        rotary.rotate(torch.randn(2, 3, 5, 6), token_positions(5, 0, x.device))
+    rotary.rotate(x, token_positions(5, 0, x.device)).sum().backward()
     assert x.grad is not None

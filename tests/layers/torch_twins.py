@@ -1,4 +1,4 @@
-"""PyTorch's own layers beside ours: parameters copied from theirs, then outputs and all gradients compared."""
+"""PyTorch's layers and ours with the same parameters; outputs and all gradients are compared."""
 
 from collections.abc import Iterator
 
@@ -11,8 +11,8 @@ Pairs = Iterator[tuple[Tensor, Tensor, slice]]  # our parameter, the twin's, and
 
 def attention_pairs(ours: nn.Module, twin: nn.MultiheadAttention) -> Pairs:
     d_model = twin.embed_dim
-    for place, name in enumerate("QKV"):
-        rows = slice(place * d_model, (place + 1) * d_model)
+    for index, name in enumerate("QKV"):
+        rows = slice(index * d_model, (index + 1) * d_model)
         mine = getattr(ours, f"W_{name}")
         if twin.in_proj_weight is None:
             yield mine.weight, getattr(twin, f"{name.lower()}_proj_weight"), EVERYTHING
@@ -46,8 +46,8 @@ def decoder_pairs(ours: nn.Module, twin: nn.TransformerDecoderLayer) -> Pairs:
     yield from same_pairs(ours.norm_feed_forward, twin.norm3)
 
 
-def made_equal(pairs) -> None:
-    """Random numbers in every parameter of the twin (PyTorch starts biases at 0, where a slip would hide), copied."""
+def copy_parameters(pairs) -> None:
+    """Set every parameter of the twin to random numbers, which biases of 0 are not, and ours to the same."""
     with torch.no_grad():
         for mine, theirs, rows in pairs:
             mine.copy_(theirs[rows].normal_(std=0.3))
@@ -58,14 +58,14 @@ def assert_twins(outputs: tuple[Tensor, Tensor], inputs: list[tuple[Tensor, Tens
     mine, theirs = outputs
     assert mine.dtype == torch.float64
     torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
-    sent = torch.randn_like(mine)
-    mine.backward(sent)
-    theirs.backward(sent)
-    for own, other in inputs:
-        torch.testing.assert_close(own.grad, other.grad, rtol=0, atol=1e-11)
+    gradient = torch.randn_like(mine)
+    mine.backward(gradient)
+    theirs.backward(gradient)
+    for our_input, their_input in inputs:
+        torch.testing.assert_close(our_input.grad, their_input.grad, rtol=0, atol=1e-11)
     compared = 0
-    for own, other, rows in pairs:
-        torch.testing.assert_close(own.grad, other.grad[rows], rtol=0, atol=1e-11)
+    for parameter, their_parameter, rows in pairs:
+        torch.testing.assert_close(parameter.grad, their_parameter.grad[rows], rtol=0, atol=1e-11)
         compared += 1
     assert compared >= 8
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import transom
-from transom.lens.glance import Glance
+from transom.lens.attention.sight import StatsOnlySight
 from transom.lens.trace import Trace
 from transom.names import Misfit
 
@@ -68,7 +68,7 @@ def test_a_sight_of_nothing_has_all_its_numbers(empty, mask, at_once):
 def test_a_trace_of_nothing_can_be_measured(empty, mask, tmp_path):
     sight = make_sight(EMPTY[empty], mask)
     heads = EMPTY[empty]["heads"]
-    for kept in (sight, Glance(sight)):
+    for kept in (sight, StatsOnlySight(sight)):
         trace = make_trace(kept)
         table = transom.heads(trace)
         assert len(table) == heads
@@ -179,7 +179,7 @@ def test_a_place_may_be_a_number_of_numpy_or_torch(own_errors):
 
 def test_statistics_of_another_sequence_have_no_distance_and_the_rest_is_told():
     sight = make_sight({**SIZES, "queries": 7})
-    table = transom.heads(make_trace(Glance(sight)))
+    table = transom.heads(make_trace(StatsOnlySight(sight)))
     assert table[NAME, 2]["distance"] is None
     assert table[NAME, 2]["confidence"] == pytest.approx(float(sight.peak()[:, 2].mean()))
 
@@ -188,8 +188,8 @@ def test_a_row_of_the_table_by_name_or_by_number(own_errors):
     table = transom.heads(make_trace(make_sight(SIZES)))
     assert table[3] is table[NAME, 3] is table[-3] is table.rows[3]
     wrong = {
-        6: "the table has 6 rows, so 6 is none of them; ask for (layer, head)",
-        -7: "the table has 6 rows, so -7 is none of them; ask for (layer, head)",
+        6: "there are rows=6, so 6 is none of them; count from 0 to 5, or back from -1",
+        -7: "there are rows=6, so -7 is none of them; count from 0 to 5, or back from -1",
         NAME: "a row is asked for by (layer, head) or by its number, but got 'layers.0.attention'; only(…) picks"
         " several",
         None: "a row is asked for by (layer, head) or by its number, but got None; only(…) picks several",

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import transom
-from transom.lens.measuring import difference
+from transom.lens.attention import record
 from transom.names import Misfit
 
 torch.manual_seed(43)
@@ -33,7 +33,7 @@ def both():
 @pytest.fixture(params=[None, 40], ids=["one band", "many bands"])
 def bands(request, monkeypatch):
     if request.param:
-        monkeypatch.setattr(difference, "BAND_NUMBERS", request.param)
+        monkeypatch.setattr(record, "BLOCK_SCORES", request.param)
 
 
 def test_weights_and_maps_are_the_difference(both):

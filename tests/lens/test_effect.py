@@ -1,4 +1,4 @@
-"""What an edge is for: every column known in closed form on a model of one layer, and held to single runs on others."""
+"""`effect`: every column against its closed form on a model of one layer, and against single runs on others."""
 
 import csv
 import io
@@ -12,39 +12,38 @@ from watched import Plain, Stack
 
 import transom
 from transom import Misfit
-from transom.lens import Rule
-from transom.lens.asking.matter import CARRIES, MATTERS, carried, most_telling, told_first
-from transom.lens.asking.outcome import divergence
-from transom.lens.asking.trials import Call, Trials
+from transom.lens import EffectRule
+from transom.lens.ablation.ablated_runs import AblatedRuns, ModelCall, divergence
+from transom.lens.ablation.head_ranking import CARRIES, MATTERS, preferred_layers, rank_first_head, weighted_value_norms
 from transom.models import Decoder, DecoderConfig, EncoderDecoder, EncoderDecoderConfig
 
 torch.manual_seed(61)
 
 
 class OneLayer(nn.Module):
-    """Attention of two heads whose scores, values and W_O are given; its logits are what the last row finds."""
+    """Attention of two heads with known scores, values and W_O; its logits are the output of the last row."""
 
-    def __init__(self, named="W_O"):
+    def __init__(self, projection="W_O"):
         super().__init__()
         torch.manual_seed(67)
         self.scores = nn.Parameter(torch.randn(2, 3, 5) * 2.0)
         self.V = nn.Parameter(torch.randn(2, 5, 3))
-        self.named = named
-        setattr(self, named, nn.Linear(6, 7))
+        self.projection = projection
+        setattr(self, projection, nn.Linear(6, 7))
 
     def forward(self, x):
         # Queries are rows of the scores, keys the unit vectors: Q Kᵀ gives the scores themselves.
         batch = x.shape[0]
         Q, K, V = (part.expand(batch, *part.shape) for part in (self.scores, torch.eye(5).expand(2, 5, 5), self.V))
         heads = nn.functional.scaled_dot_product_attention(Q, K, V, scale=1.0).transpose(1, 2).flatten(2)
-        return getattr(self, self.named)(heads if self.named == "W_O" else heads + 0.0 * x.sum() + 1e-9)
+        return getattr(self, self.projection)(heads if self.projection == "W_O" else heads + 0.0 * x.sum() + 1e-9)
 
 
 ONE = torch.zeros(1, 1)
 EDGES = [("(model)", head, query, key) for head in range(2) for query in (0, 2) for key in range(5)]
 
 
-def by_hand(model, how, head, query, key):
+def closed_form(model, how, head, query, key):
     """All columns of one edge, from its scores, values and W_O in float64."""
     scores, V = model.scores.detach().double(), model.V.detach().double()
     W_O, bias = model.W_O.weight.detach().double(), model.W_O.bias.detach().double()
@@ -57,14 +56,14 @@ def by_hand(model, how, head, query, key):
     else:
         cut[head, query, key] = 0.0
     a, v, o = weights[head, query, key], V[head, key], (weights @ V)[head, query]
-    slice_of = W_O[:, 3 * head : 3 * head + 3]
+    head_W_O = W_O[:, 3 * head : 3 * head + 3]
     logits = [W_O @ torch.cat([(w @ V)[0, 2], (w @ V)[1, 2]]) + bias for w in (weights, cut)]
     target = int(logits[0].argmax())
-    p, q = (torch.softmax(one, -1) for one in logits)
-    moved = slice_of @ ((cut @ V)[head, query] - o)
+    p, q = (torch.softmax(x, -1) for x in logits)
+    moved = head_W_O @ ((cut @ V)[head, query] - o)
     return {
         "weight": a,
-        "norm": (slice_of @ (a * v)).norm(),
+        "norm": (head_W_O @ (a * v)).norm(),
         "contribution": a * (v @ o) / (o @ o),
         "pull": W_O[target, 3 * head : 3 * head + 3] @ (a * v) if query == 2 else torch.zeros(()),
         "local_change": moved.norm(),
@@ -81,7 +80,7 @@ def test_every_column_is_its_closed_form(how):
     assert table.notes == []
     for row, edge in zip(table, EDGES, strict=True):
         assert (row.layer, row.head, row.query, row.key) == edge
-        expected = by_hand(model, how, *edge[1:])
+        expected = closed_form(model, how, *edge[1:])
         for column, value in expected.items():
             assert getattr(row, column) == pytest.approx(float(value), abs=2e-6), (edge, column)
     first_row = [row for row in table if (row.head, row.query) == (1, 2)]
@@ -94,7 +93,7 @@ def test_a_weight_of_nearly_one_leaves_what_the_other_keys_say():
     with torch.no_grad():
         model.scores[1, 2] = torch.tensor([25.0, 1.0, 3.0, 2.0, 0.0])
     (row,) = transom.effect(model, ONE, [("(model)", 1, 2, 0)])
-    expected = by_hand(model, "before", 1, 2, 0)
+    expected = closed_form(model, "before", 1, 2, 0)
     assert row.weight == pytest.approx(1.0)
     assert row.local_change == pytest.approx(float(expected["local_change"]), rel=1e-4)
     assert row.change == pytest.approx(float(expected["change"]), rel=1e-4)
@@ -110,18 +109,29 @@ def test_without_a_projection_norms_are_the_heads_own_and_it_says_so():
     assert table.rows[0].norm == pytest.approx(float((weights[1, 2, 3] * V[1, 3]).norm()), abs=1e-6)
 
 
+def test_the_projection_of_pytorchs_layer_is_found_though_it_calls_no_module():
+    model = nn.MultiheadAttention(14, 2, add_bias_kv=True, batch_first=True).eval()
+    inputs = {**dict.fromkeys(("query", "key", "value"), torch.randn(1, 5, 14)), "need_weights": False}
+    table = transom.effect(model, inputs, [("(model)", 1, 4, 2)], output=lambda result: result[0][:, 4, 3])
+    with torch.no_grad(), transom.watch(model) as trace:
+        model(**inputs)
+    moved = trace[0].weights(batch=0, head=1, rows=4, keys=2) * trace[0].V[0, 1, 2]
+    assert table.notes == []
+    assert table.rows[0].norm == pytest.approx(float((model.out_proj.weight[:, 7:].detach() @ moved).norm()), rel=1e-5)
+
+
 def test_the_output_may_be_a_number():
     model = OneLayer().eval()
     table = transom.effect(model, ONE, EDGES[5:10], output=lambda logits: logits[:, 2, 4])
-    whole = float(model(ONE)[0, 2, 4].detach())
-    assert (table.target, table.probability, table.value) == (None, None, pytest.approx(whole))
+    baseline = float(model(ONE)[0, 2, 4].detach())
+    assert (table.target, table.probability, table.value) == (None, None, pytest.approx(baseline))
     for row, edge in zip(table, EDGES[5:10], strict=True):
         with torch.no_grad(), transom.knock_out(model, edges=[edge]):
-            assert row.change == pytest.approx(float(model(ONE)[0, 2, 4]) - whole, abs=1e-6)
+            assert row.change == pytest.approx(float(model(ONE)[0, 2, 4]) - baseline, abs=1e-6)
         assert row.kl is row.probability_change is None
     assert (
         str(table).splitlines()[-1]
-        == f"change: of the output, {whole:.4f} with all edges; knocked out before the softmax"
+        == f"change: of the output, {baseline:.4f} with all edges; knocked out before the softmax"
     )
 
 
@@ -150,27 +160,27 @@ MODELS = {
 }
 
 
-def test_the_pull_is_the_slope_of_the_target_where_an_arrow_fades():
-    """Against a finite difference: the head's output with a little of one arrow taken away, by hand."""
+def test_pull_is_the_slope_of_the_target_as_an_edge_fades():
+    """Against a finite difference: the head's output with a little of one edge taken away by a hook."""
     edge = ("stack.blocks.0.attention", 1, 3, 1)
     (row,) = transom.effect(DECODER, TOKENS, [edge])
-    attention, found = DECODER.get_submodule(edge[0]), []
+    attention, logits_faded = DECODER.get_submodule(edge[0]), []
     with torch.no_grad(), transom.watch(DECODER) as trace:
         target = int(DECODER(TOKENS)[0, -1].argmax())
     sight = trace[edge[0]]
     moved = sight.weights(batch=0, head=1, rows=3, keys=1) * sight.V[0, 0, 1]
     for step in (-0.05, 0.05):
 
-        def faded(module, given, step=step):
-            heads = given[0].clone()
+        def faded(module, args, step=step):
+            heads = args[0].clone()
             heads[0, 3, 4:8] += step * moved
             return (heads,)
 
         handle = attention.W_O.register_forward_pre_hook(faded)
         with torch.no_grad():
-            found.append(float(DECODER(TOKENS)[0, -1, target]))
+            logits_faded.append(float(DECODER(TOKENS)[0, -1, target]))
         handle.remove()
-    assert row.pull == pytest.approx((found[1] - found[0]) / 0.1, rel=0.02, abs=1e-4)
+    assert row.pull == pytest.approx((logits_faded[1] - logits_faded[0]) / 0.1, rel=0.02, abs=1e-4)
     frozen = [parameter.requires_grad_(False) for parameter in DECODER.parameters()]
     assert transom.effect(DECODER, TOKENS, [edge]).rows[0].pull == pytest.approx(row.pull)
     assert transom.effect(DECODER, TOKENS, [edge], gradient=False).rows[0].pull is None
@@ -182,20 +192,20 @@ def test_the_pull_is_the_slope_of_the_target_where_an_arrow_fades():
 @pytest.mark.parametrize("kind", MODELS)
 def test_many_edges_in_one_run_change_what_each_changes_alone(kind, how):
     model, inputs, layer = MODELS[kind]
-    call = Call.of(model, inputs)
+    call = ModelCall.from_inputs(model, inputs)
     edges = [(layer, head, query, key) for head in range(2) for query in (3, -1) for key in (0, 3)]
     table = transom.effect(model, inputs, edges, how=how, gradient=False)
-    whole = call()[0, -1].double()
+    baseline = call()[0, -1].double()
     for row, edge in zip(table, edges, strict=True):
         with transom.knock_out(model, edges=[edge], how=how):
             without = call()[0, -1].double()
-        assert row.kl == pytest.approx(float(divergence(whole, without)), abs=1e-6)
-        assert row.change == pytest.approx(float(without[table.target] - whole[table.target]), abs=1e-5)
+        assert row.kl == pytest.approx(float(divergence(baseline, without)), abs=1e-6)
+        assert row.change == pytest.approx(float(without[table.target] - baseline[table.target]), abs=1e-5)
     assert max(row.kl for row in table) > 1e-6
     assert ("each edge ran alone" in str(table)) == (kind == "MultiheadAttention, tokens first")
 
 
-def test_by_default_the_strongest_arrows_of_the_last_query_by_weight_and_by_norm():
+def test_by_default_the_strongest_edges_of_the_last_query_by_weight_and_by_norm():
     with torch.no_grad(), transom.watch(DECODER) as trace:
         DECODER(TOKENS)
     table = transom.effect(DECODER, (TOKENS,), k=3)
@@ -208,26 +218,26 @@ def test_by_default_the_strongest_arrows_of_the_last_query_by_weight_and_by_norm
     assert sorted((row.norm for row in table), reverse=True)[0] == pytest.approx(norms[0])
 
 
-def test_an_arrow_that_is_masked_changes_nothing():
+def test_a_masked_edge_changes_nothing():
     (row,) = transom.effect(DECODER, (TOKENS,), [(0, 1, 2, 5)])
     assert (row.weight, row.norm, row.pull, row.local_change, row.change, row.kl) == (0.0,) * 6
 
 
 def test_flags_follow_the_rule():
-    rule = Rule(thick=0.3, thin=0.1, matters=0.2, idle=0.05)
+    rule = EffectRule(thick=0.3, thin=0.1, matters=0.2, idle=0.05)
     assert rule.flag(0.3, 0.04) == "thick, does not matter"
     assert rule.flag(0.1, 0.2) == "thin, but matters"
     assert not any(rule.flag(weight, size) for weight, size in ((0.29, 0.01), (0.3, 0.05), (0.11, 9.0), (0.1, 0.19)))
-    table = transom.effect(OneLayer().eval(), ONE, EDGES, rule=Rule(thick=0.0, thin=1.0, matters=1e-9, idle=1e-9))
+    table = transom.effect(OneLayer().eval(), ONE, EDGES, rule=EffectRule(thick=0.0, thin=1.0, matters=1e-9, idle=1e-9))
     assert {row.flag for row in table if row.query == 0} == {"thick, does not matter"}
     assert {row.flag for row in table if row.query == 2} == {"thin, but matters"}
 
 
 def test_the_table_as_json_csv_and_text():
     table = transom.effect(OneLayer().eval(), ONE, EDGES[5:8], target=2)
-    told = json.loads(table.json())
-    assert told == table.told()
-    assert (told["how"], told["target"], len(told["rows"])) == ("before", 2, 3)
+    loaded = json.loads(table.json())
+    assert loaded == table.to_dict()
+    assert (loaded["how"], loaded["target"], len(loaded["rows"])) == ("before", 2, 3)
     lines = list(csv.DictReader(io.StringIO(table.csv())))
     assert [float(line["weight"]) for line in lines] == [row.weight for row in table]
     text = str(table).splitlines()
@@ -250,9 +260,9 @@ def test_words_stand_beside_their_places():
 
 def test_the_target_has_its_word_where_ids_can_be_spelled():
     spelled = transom.effect(
-        OneLayer().eval(), ONE, EDGES[5:8], target=2, spell=lambda ids: [f"word {one}" for one in ids]
+        OneLayer().eval(), ONE, EDGES[5:8], target=2, spell=lambda ids: [f"word {id}" for id in ids]
     )
-    assert (spelled.word, spelled.sorted().word, spelled.told()["word"]) == ("word 2",) * 3
+    assert (spelled.word, spelled.sorted().word, spelled.to_dict()["word"]) == ("word 2",) * 3
     assert "change, probability: of token id 2 'word 2', logit " in str(spelled)
     number = transom.effect(
         OneLayer().eval(), ONE, EDGES[5:8], output=lambda logits: logits[:, 0, 0], spell=lambda ids: ["never"]
@@ -260,55 +270,55 @@ def test_the_target_has_its_word_where_ids_can_be_spelled():
     assert number.word is None
 
 
-def test_progress_is_told_and_runs_are_bounded(monkeypatch):
+def test_progress_is_reported_and_runs_are_bounded(monkeypatch):
     done = []
-    monkeypatch.setattr("transom.lens.asking.trials.AT_ONCE", 4)
-    transom.effect(DECODER, (TOKENS,), [(0, 1, 6, key) for key in range(7)], progress=lambda *one: done.append(one))
+    monkeypatch.setattr("transom.lens.ablation.ablated_runs.MAX_COPIES", 4)
+    transom.effect(DECODER, (TOKENS,), [(0, 1, 6, key) for key in range(7)], progress=lambda *args: done.append(args))
     assert done == [(3, 7), (6, 7), (7, 7)]
-    whole = torch.zeros(1, 2**20)
-    assert Trials(Call.of(DECODER, TOKENS), lambda x: x, whole, "before", 16).room(whole) == 3
-    assert Trials(Call.of(DECODER, TOKENS), lambda x: x, whole, "before", 4096).room(whole) == 1
+    baseline = torch.zeros(1, 2**20)
+    assert AblatedRuns(ModelCall.from_inputs(DECODER, TOKENS), lambda x: x, baseline, "before", 16).batch_size() == 3
+    assert AblatedRuns(ModelCall.from_inputs(DECODER, TOKENS), lambda x: x, baseline, "before", 4096).batch_size() == 1
 
 
-def test_the_most_telling_head_is_the_one_without_which_most_changes():
-    call = Call.of(DECODER, TOKENS)
+def test_the_head_that_matters_most_is_the_one_without_which_most_changes():
+    call = ModelCall.from_inputs(DECODER, TOKENS)
     with torch.no_grad(), transom.watch(DECODER) as trace:
         DECODER(TOKENS)
-    whole, lost = call().double(), {}
+    baseline, lost = call().double(), {}
     for name in trace.names:
         for head in range(3):
             with transom.knock_out(DECODER, name, head):
-                lost[name, head] = float(divergence(whole, call().double()).mean())
-    assert most_telling(DECODER, TOKENS, trace) == (*max(lost, key=lost.get), MATTERS, 3 * len(trace.names))
+                lost[name, head] = float(divergence(baseline, call().double()).mean())
+    assert rank_first_head(DECODER, TOKENS, trace) == (*max(lost, key=lost.get), MATTERS, 3 * len(trace.names))
 
 
-def test_where_there_are_no_logits_norms_decide_which_head_is_most_telling(monkeypatch):
+def test_norms_decide_which_head_matters_most_if_outputs_cannot_be_compared(monkeypatch):
     layer = transom.layers.MultiHeadAttention(12, 3)
     with torch.no_grad():
         layer.W_V.weight[4:8] *= 40.0
     x = torch.randn(1, 5, 12)
     with transom.watch(layer) as trace:
         layer(x)
-    monkeypatch.setattr("transom.lens.asking.matter.TOKENS_TRIED", 14)
-    assert most_telling(layer.eval(), x, trace) == ("(model)", 1, CARRIES, 3)
-    assert most_telling(None, None, trace) == ("(model)", 1, CARRIES, 3)
+    monkeypatch.setattr("transom.lens.ablation.head_ranking.MAX_TOKENS_RERUN", 14)
+    assert rank_first_head(layer.eval(), x, trace) == ("(model)", 1, CARRIES, 3)
+    assert rank_first_head(None, None, trace) == ("(model)", 1, CARRIES, 3)
     sight = trace[0]
     moved = (sight.weights()[0] * sight.V[0].norm(dim=-1)[:, None]).sum(dim=(1, 2)) / 5
-    assert list(carried(trace).values()) == pytest.approx(moved.tolist(), rel=1e-5)
+    assert list(weighted_value_norms(trace).values()) == pytest.approx(moved.tolist(), rel=1e-5)
 
 
-def test_a_head_is_sought_where_a_target_looks_at_its_source_if_it_does():
+def test_cross_attentions_are_preferred_if_there_are_any():
     trace = transom.Trace()
     for name in ("encoder.0", "decoder.0.self", "decoder.0.cross", "decoder.1.cross"):
         trace.add(name, transom.sight(*(torch.randn(1, 2, 3, 5) for _ in range(3))))
-    assert told_first(trace).names == ["decoder.0.cross", "decoder.1.cross"]
-    assert told_first(told_first(trace)).names == ["decoder.0.cross", "decoder.1.cross"]
+    assert preferred_layers(trace).names == ["decoder.0.cross", "decoder.1.cross"]
+    assert preferred_layers(preferred_layers(trace)).names == ["decoder.0.cross", "decoder.1.cross"]
     alone = transom.Trace()
     alone.add("encoder.0", trace[0])
-    assert told_first(alone).names == ["encoder.0"]
+    assert preferred_layers(alone).names == ["encoder.0"]
 
 
-# What is asked for, and what is said of it.
+# Arguments, and the error they raise.
 WRONG = {
     "no edges": (
         {"edges": []},
@@ -316,7 +326,7 @@ WRONG = {
     ),
     "a whole head": (
         {"edges": [(0, 1, None, None)]},
-        "effect tells of single edges (layer, head, query, key), but got (0, 1, None, None); use knock_out for several",
+        "effect measures single edges (layer, head, query, key), but got (0, 1, None, None); use knock_out for several",
     ),
     "no such layer": (
         {"edges": [("stack.blocks.7.attention", 0, 0, 0)]},
@@ -340,7 +350,7 @@ WRONG = {
         {"target": 19},
         "there are vocabulary=19, so 19 is none of them; count from 0 to 18, or back from -1",
     ),
-    "no k": ({"k": 0}, "effect needs k of 1 or more, but got 0; 8 lists the eight strongest arrows"),
+    "no k": ({"k": 0}, "effect needs k of 1 or more, but got 0; 8 lists the eight strongest edges"),
     "how": (
         {"how": "during"},
         'how must be "before" or "after" the softmax, but got \'during\'; before lets other keys take over',
@@ -358,14 +368,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_what_cannot_be_answered_is_said(kind, own_errors):
-    asked, message = WRONG[kind]
+def test_what_cannot_be_measured_raises_an_error(kind, own_errors):
+    kwargs, message = WRONG[kind]
     with pytest.raises(Misfit) as error:
-        transom.effect(DECODER, (TOKENS,), **asked)
+        transom.effect(DECODER, (TOKENS,), **kwargs)
     assert str(error.value) == message
 
 
-def test_inputs_that_do_not_fit_are_said(own_errors):
+def test_inputs_that_do_not_fit_raise_an_error(own_errors):
     cases = {
         "effect takes a torch.nn.Module, but got str; give the model itself": ("GPT-2", TOKENS),
         "inputs are what the model is called with, a dict, a tuple or a tensor, but got str; a tokenizer gives them"
@@ -374,7 +384,7 @@ def test_inputs_that_do_not_fit_are_said(own_errors):
         " as in {name: x[:1] for name, x in inputs.items()}": (DECODER, TOKENS.repeat(2, 1)),
         "effect compares runs, but the model is training and draws dropout; call model.eval() first": (Plain(), ONE),
     }
-    for message, given in cases.items():
+    for message, args in cases.items():
         with pytest.raises(Misfit) as error:
-            transom.effect(*given)
+            transom.effect(*args)
         assert str(error.value) == message

@@ -31,7 +31,7 @@ def write_replay(path):
     layer = nn.MultiheadAttention(2, 1, batch_first=True)
     x = torch.tensor([[[1.0, 0.5]]])
     recorder = Recorder(path, lambda one: one(x, x, x), ([["a"]], None))
-    recorder.lost(1, 0.5)
+    recorder.add_loss(1, 0.5)
     recorder.record(layer, 1)
 
 
@@ -72,7 +72,7 @@ def test_a_flipped_bit_of_a_tensor_is_named(tmp_path, own_errors):
     path.write_bytes(content)
     with pytest.raises(transom.Misfit) as caught:
         transom.Trace.load(path)
-    assert str(caught.value).startswith(f"{path} is no trace that can be believed: tensor '")
+    assert str(caught.value).startswith(f"{path} is not a valid trace: tensor '")
     assert str(caught.value).endswith(": it was damaged; save it again, or take another copy")
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import transom
-from transom.kernels import tiles
-from transom.lens.measuring.heads import measured
-from transom.lens.measuring.measures import HEADS, Measure, Tally
+from transom.kernels import tiled_attention
+from transom.lens.metrics.head_measures import HEADS, Measure, RowValues
+from transom.lens.metrics.heads import measure_sums
 from transom.lens.trace import Trace
 from transom.names import Misfit
 
@@ -58,8 +58,8 @@ def seen(kind):
 @pytest.fixture(params=[None, 40], ids=["one band", "many bands"])
 def bands(request, monkeypatch):
     if request.param:
-        monkeypatch.setattr(tiles, "FEWEST_ROWS", 3)
-        monkeypatch.setattr(tiles, "BAND_NUMBERS", request.param)
+        monkeypatch.setattr(tiled_attention, "FEWEST_ROWS", 3)
+        monkeypatch.setattr(tiled_attention, "BLOCK_SCORES", request.param)
 
 
 def test_progress_goes_on_within_an_attention(bands):
@@ -68,7 +68,7 @@ def test_progress_goes_on_within_an_attention(bands):
     trace.add("layers.4.attention", seen("a cache"))
     transom.heads(trace, progress=lambda done, of: shares.append((done, of)))
     done = [one for one, of in shares if of == 2]
-    assert len(done) == len(shares) == sum(len(list(tiles.bands(sight.problem))) for sight in trace)
+    assert len(done) == len(shares) == sum(len(list(tiled_attention.row_blocks(sight.problem))) for sight in trace)
     assert done == sorted(set(done)), "it never stands still"
     assert (done[0], 1.0 in done, done[-1] < 2.0) == (0.0, True, True)
 
@@ -188,8 +188,8 @@ def test_statistics_alone_tell_some_and_the_rest_is_said(own_errors):
     with pytest.raises(Misfit) as caught:
         transom.heads(few, ["previous"])
     assert str(caught.value) == (
-        "'previous' of '(model)' cannot be told: it needs the weights, of which only statistics were kept; watch with"
-        " keep='qkv'"
+        "'previous' of '(model)' cannot be computed: it needs the weights, of which only statistics were kept; watch"
+        " with keep='qkv'"
     )
 
 
@@ -201,7 +201,9 @@ def test_weights_alone_have_no_values():
 
 
 def test_a_measure_of_ones_own_is_a_row_of_the_table(monkeypatch):
-    monkeypatch.setitem(HEADS, "last", Measure("the weight on the last key", lambda look: Tally(look.weights[..., -1])))
+    monkeypatch.setitem(
+        HEADS, "last", Measure("the weight on the last key", lambda look: RowValues(look.weights[..., -1]))
+    )
     table = transom.heads(trace_of(seen("encoder")))
     weights = seen("encoder").weights()
     assert table.measures[-1] == "last"
@@ -229,12 +231,12 @@ def test_steps_of_a_cache_join_to_the_whole():
 
 
 def test_sums_join_exactly_in_any_order():
-    parts = [measured(trace_of(seen(kind)), tokens=IDS) for kind in KINDS]
-    from transom.lens.measuring.head_sums import joined
+    parts = [measure_sums(trace_of(seen(kind)), tokens=IDS) for kind in KINDS]
+    from transom.lens.metrics.head_table import HeadSums
 
-    one, other = joined(parts), joined(reversed([joined(parts[3:]), *parts[:3]]))
+    one, other = HeadSums.merge_all(parts), HeadSums.merge_all(reversed([HeadSums.merge_all(parts[3:]), *parts[:3]]))
     assert one == other
-    assert parts[0] == measured(trace_of(seen("encoder")), tokens=IDS), "the parts are as they were"
+    assert parts[0] == measure_sums(trace_of(seen("encoder")), tokens=IDS), "the parts are as they were"
 
 
 @pytest.fixture(scope="module")
@@ -313,11 +315,11 @@ MISTAKES = {
         "there is no head ('layers.3.atention', 1); did you mean 'layers.3.attention'?",
     ),
     "other measures": (
-        lambda: measured(nothing(), ["sink"]).join(measured(nothing(), ["previous"])),
+        lambda: measure_sums(nothing(), ["sink"]).merge(measure_sums(nothing(), ["previous"])),
         "one has the measures sink, the other previous; join what was measured alike",
     ),
     "another model": (
-        lambda: measured(nothing(), ["sink"]).join(measured(trace_of(seen("causal"), name="b"), ["sink"])),
+        lambda: measure_sums(nothing(), ["sink"]).merge(measure_sums(trace_of(seen("causal"), name="b"), ["sink"])),
         "one has the attentions layers.3.attention, the other b; these are of different models, so measure them apart",
     ),
 }
@@ -341,7 +343,7 @@ def test_hugging_face_models_tell_their_padding_and_their_sides(name):
     from architectures import MASK, SDPA
 
     one = SDPA[name]
-    model = one.built("sdpa")
+    model = one.build("sdpa")
     with torch.no_grad(), transom.watch(model) as trace:
         model(**one.inputs)
     table = transom.heads(trace, tokens=THEIRS, targets=THEIRS[:, :7])

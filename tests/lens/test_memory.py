@@ -17,14 +17,14 @@ class Largest(TorchDispatchMode):
     numbers = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        found = func(*args, **(kwargs or {}))
-        for one in tree_leaves(found):
-            if isinstance(one, torch.Tensor):
-                self.numbers = max(self.numbers, one.untyped_storage().nbytes() // one.element_size())
-        return found
+        result = func(*args, **(kwargs or {}))
+        for x in tree_leaves(result):
+            if isinstance(x, torch.Tensor):
+                self.numbers = max(self.numbers, x.untyped_storage().nbytes() // x.element_size())
+        return result
 
 
-def largest(action) -> int:
+def largest_tensor(action) -> int:
     with Largest() as mode:
         action()
     return mode.numbers
@@ -48,17 +48,17 @@ def test_attention_and_looking_stay_linear(name):
     def act():
         sight = transom.sight(Q, K, V, **SETTINGS[name])
         sight.output.sum().backward()
-        for look in (sight.entropy, sight.received, sight.top, sight.receipt):
-            look()
+        for method in (sight.entropy, sight.received, sight.top, sight.receipt):
+            method()
         sight.map(0, cells=64)
         sight.weights(rows=slice(-5, None))
 
-    assert largest(act) <= TOKENS * TOKENS // 4
+    assert largest_tensor(act) <= TOKENS * TOKENS // 4
 
 
 def test_asking_for_all_weights_would_be_seen():
     Q, K, V = (torch.randn(1, 1, TOKENS, 8) for _ in range(3))
-    assert largest(lambda: transom.sight(Q, K, V).weights()) >= TOKENS * TOKENS
+    assert largest_tensor(lambda: transom.sight(Q, K, V).weights()) >= TOKENS * TOKENS
 
 
 def test_measuring_heads_and_going_through_layers_stay_linear():
@@ -75,4 +75,4 @@ def test_measuring_heads_and_going_through_layers_stay_linear():
         transom.diff(trace, trace).strongest(3)
         transom.by_words(trace["a"], 0, words)
 
-    assert largest(act) <= count * count // 4
+    assert largest_tensor(act) <= count * count // 4

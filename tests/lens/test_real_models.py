@@ -22,23 +22,23 @@ TEXT = "When Mary and John went to the store, John gave a drink to"
 WRITES = {"max_new_tokens": 12, "min_new_tokens": 12, "do_sample": False}
 
 
-def place(variable):
-    """The folder or file that a variable names; the test is skipped where there is none."""
-    named = os.environ.get(variable)
-    if not named:
+def model_path(variable):
+    """The folder or file that a variable names; without one the test is skipped."""
+    value = os.environ.get(variable)
+    if not value:
         pytest.skip(f"{variable} names no model")
-    path = Path(named)
+    path = Path(value)
     return (str(path.parent), {"gguf_file": path.name}) if path.suffix == ".gguf" else (str(path), {})
 
 
-def loaded(kind, variable, attention):
-    folder, named = place(variable)
-    return kind.from_pretrained(folder, attn_implementation=attention, dtype=torch.float32, **named).eval()
+def load_model(kind, variable, attention):
+    folder, kwargs = model_path(variable)
+    return kind.from_pretrained(folder, attn_implementation=attention, dtype=torch.float32, **kwargs).eval()
 
 
 def tokens(variable):
-    folder, named = place(variable)
-    return transformers.AutoTokenizer.from_pretrained(folder, **named)(TEXT, return_tensors="pt")
+    folder, kwargs = model_path(variable)
+    return transformers.AutoTokenizer.from_pretrained(folder, **kwargs)(TEXT, return_tensors="pt")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def tokens(variable):
 )
 def test_weights_are_the_models_own_and_its_output_keeps_its_bits(variable, kind, shape):
     inputs = tokens(variable)
-    model, eager = (loaded(kind, variable, attention) for attention in ("sdpa", "eager"))
+    model, eager = (load_model(kind, variable, attention) for attention in ("sdpa", "eager"))
     with torch.no_grad():
         expected = eager(**inputs, output_attentions=True).attentions
         plain = model(**inputs)[0]
@@ -65,21 +65,24 @@ def test_weights_are_the_models_own_and_its_output_keeps_its_bits(variable, kind
 
 def test_what_smollm2_writes_is_what_it_reads_at_once():
     inputs = tokens("TRANSOM_SMOLLM2")
-    model = loaded(transformers.AutoModelForCausalLM, "TRANSOM_SMOLLM2", "sdpa")
+    model = load_model(transformers.AutoModelForCausalLM, "TRANSOM_SMOLLM2", "sdpa")
     with torch.no_grad(), transom.watch(model) as trace:
         written = model.generate(**inputs, **WRITES, pad_token_id=0)
     with torch.no_grad(), transom.watch(model) as read:
         model(written[:, :-1])
-    whole = trace.stitched()
+    stitched = trace.stitched()
     for name in read.names:
-        assert torch.allclose(whole[name].weights(), read[name].weights(), atol=1e-4), name
-        assert whole[name].receipt().holds
+        assert torch.allclose(stitched[name].weights(), read[name].weights(), atol=1e-4), name
+        assert stitched[name].receipt().holds
 
 
 def test_smollm2_has_a_sink_and_previous_token_heads():
     inputs = tokens("TRANSOM_SMOLLM2")
-    model = loaded(transformers.AutoModelForCausalLM, "TRANSOM_SMOLLM2", "sdpa")
-    with torch.no_grad(), transom.watch(model, tokens=[str(one) for one in inputs["input_ids"][0].tolist()]) as trace:
+    model = load_model(transformers.AutoModelForCausalLM, "TRANSOM_SMOLLM2", "sdpa")
+    with (
+        torch.no_grad(),
+        transom.watch(model, tokens=[str(token) for token in inputs["input_ids"][0].tolist()]) as trace,
+    ):
         model(**inputs)
     table = transom.heads(trace)
     assert max(row["previous"] for row in table) > 0.5

@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import transom
-from transom.lens.receipt import Comparison
-from transom.lens.sight import Sight
+from transom.lens.attention.receipt import OutputComparison
+from transom.lens.attention.sight import Sight
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 GARBAGE = [0.0, 1e4, 6e4, torch.inf, -torch.inf, torch.nan]  # what an unused place of a cache may hold
@@ -173,7 +173,7 @@ def spoil_queries(sight, bound, draw):
     row = draw(st.integers(0, Q.shape[2] - 1))
     Q[:, :, row] *= -2.0
     other = Sight(replace(sight.problem, Q=Q), sight.output, None)
-    assume(bool(((other.made().double() - sight.output.double()).abs() > 4 * bound).any()))
+    assume(bool(((other.output_from_weights().double() - sight.output.double()).abs() > 4 * bound).any()))
     return other
 
 
@@ -279,7 +279,7 @@ def test_heads_known_only_through_W_O_are_held_per_row(dtype, gradients):
         layer(x, x, x)
     (sight,) = trace
     assert sight.receipt().holds, sight.receipt()
-    used = sight.joined
+    used = sight.joined_output
     output = used.output.detach().clone()
     output[1, 4, 2] += 8 * torch.finfo(dtype).eps * float(output.abs().max()) + (
         1e-4 if dtype == torch.float32 else 0.1
@@ -314,7 +314,7 @@ def test_rows_that_are_not_finite_are_left_out_and_counted():
 
 
 def test_a_comparison_reports_the_number_that_exceeds_its_bound_most():
-    comparison = Comparison()
+    comparison = OutputComparison()
     real = torch.zeros(1, 2, 3)
     comparison.add(
         torch.tensor([[[0.0, 1e-3, 0.0], [0.0, 0.0, 2.0]]]), real, torch.tensor([[[1.0, 1e-4, 1.0], [1.0, 1.0, 1.0]]])
@@ -331,6 +331,6 @@ def test_nothing_to_compare_holds():
 
 def test_an_infinite_bound_holds_nothing():
     """Where the weights make infinity and the model did not, no bound is wide enough."""
-    comparison = Comparison()
+    comparison = OutputComparison()
     comparison.add(torch.tensor([[[torch.inf]]]), torch.tensor([[[1.0]]]), torch.tensor([[[torch.inf]]]))
     assert comparison.receipt().fails

@@ -9,9 +9,8 @@ from safetensors.numpy import save
 from watched import Plain, Stack
 
 import transom
-from transom.lens import Recorder, Replay, curve, replay
-from transom.lens.curve import Curve
-from transom.lens.on_file.replay_file import FORMAT
+from transom.lens import Recorder, Replay, replay
+from transom.lens.replay import REPLAY, LossCurve
 
 torch.manual_seed(61)
 X = torch.randn(1, 5, 14)
@@ -24,7 +23,7 @@ def recorded(path, updates=(0, 3, 5), **named):
     recorder, seen = Recorder(path, lambda one: one(X), WORDS, **named), []
     for update in range(max(updates) + 1):
         if update:
-            recorder.lost(update, 1.0 / update)
+            recorder.add_loss(update, 1.0 / update)
         if update in updates:
             recorder.record(model, update)
             with torch.no_grad(), transom.watch(model.eval()) as trace:
@@ -77,7 +76,7 @@ def test_only_the_layers_and_heads_that_are_chosen(tmp_path, own_errors):
 
 def test_it_never_grows_beyond_its_bounds(tmp_path, monkeypatch, own_errors):
     monkeypatch.setattr(replay, "MOST_FRAMES", 4)
-    monkeypatch.setattr(curve, "MOST_POINTS", 4)
+    monkeypatch.setattr(replay, "MOST_POINTS", 4)
     recorder, _ = recorded(tmp_path / "replay.safetensors", updates=range(7))
     assert recorder.replay.updates == [0, 4, 6], "every other one is left out, twice"
     losses = recorder.replay.losses
@@ -93,7 +92,7 @@ def test_it_never_grows_beyond_its_bounds(tmp_path, monkeypatch, own_errors):
 
 
 def test_a_point_that_is_not_yet_full_is_told():
-    losses = Curve(width=3)
+    losses = LossCurve(width=3)
     for update, loss in ((1, 2.0), (2, 4.0), (3, 6.0), (4, 1.0)):
         losses.add(update, loss)
     assert losses.points() == ([3, 4], [4.0, 1.0])
@@ -125,7 +124,7 @@ def remade(path, change):
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         said = json.loads(file.metadata()["replay"])
     change(said, tensors)
-    path.write_bytes(save(tensors, metadata={"format": FORMAT, "replay": json.dumps(said)}))
+    path.write_bytes(save(tensors, metadata={"format": REPLAY.name, "replay": json.dumps(said)}))
 
 
 HOSTILE = {
@@ -136,7 +135,7 @@ HOSTILE = {
     ),
     "names": (
         lambda said, tensors: said["heads"].update(more=[0]),
-        "it should hold 'weights of more', but it does not",
+        "it names a tensor 'weights of more' that it does not hold",
     ),
     "width": (
         lambda said, tensors: said.update(width=0),
@@ -145,7 +144,7 @@ HOSTILE = {
     "fields": (lambda said, tensors: said.update(run="rm"), "Object contains unknown field `run`"),
     "losses": (
         lambda said, tensors: tensors.update({"losses": tensors["losses"][:2]}),
-        "its losses lack their updates",
+        "it has 2 losses for 5 updates",
     ),
 }
 
@@ -157,7 +156,7 @@ def test_a_file_that_does_not_fit_is_told(tmp_path, kind, own_errors):
     remade(path, change)
     with pytest.raises(transom.Misfit) as caught:
         Replay.load(path)
-    assert str(caught.value) == f"{path} is no replay that can be believed: {message}; record it again"
+    assert str(caught.value) == f"{path} is not a valid replay: {message}; record it again"
 
 
 def test_a_file_that_is_none(tmp_path, own_errors):
@@ -169,5 +168,5 @@ def test_a_file_that_is_none(tmp_path, own_errors):
     whole = path.read_bytes()
     for length in (0, 7, 100, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(transom.Misfit, match="is no replay that can be believed"):
+        with pytest.raises(transom.Misfit, match="is not a valid replay"):
             Replay.load(path)

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import transom
-from transom.kernels import tiles
-from transom.lens.measuring import row_bands
-from transom.lens.measuring.flow import LARGEST
+from transom.kernels import tiled_attention
+from transom.lens.attention import record
+from transom.lens.metrics.rollout import MOST_EDGES
 from transom.lens.trace import Trace
 from transom.names import Misfit
 
@@ -48,8 +48,8 @@ CHAINS = {"decoder": DECODER, "encoder": ENCODER, "empty rows": HOLES, "encoder�
 @pytest.fixture(params=[None, 40], ids=["one band", "many bands"])
 def bands(request, monkeypatch):
     if request.param:
-        monkeypatch.setattr(row_bands, "BAND_NUMBERS", request.param)
-        monkeypatch.setattr(tiles, "BAND_NUMBERS", request.param)
+        monkeypatch.setattr(record, "BLOCK_SCORES", request.param)
+        monkeypatch.setattr(tiled_attention, "BLOCK_SCORES", request.param)
 
 
 def mixed(weights, residual=0.5):
@@ -168,7 +168,7 @@ MISTAKES = {
     ),
     "a large graph": (
         lambda: transom.flow(run(("a", attention(201, 201)))),
-        f"flow is for small graphs of up to {LARGEST} edges, but these 1 attentions have 40602; choose layers=… or a"
+        f"flow is for small graphs of up to {MOST_EDGES} edges, but these 1 attentions have 40602; choose layers=… or a"
         " shorter text, or take rollout",
     ),
     "a head that is not there": (

@@ -10,9 +10,9 @@ from reference import attention as by_loops
 
 import transom
 from transom.equations.biases import DistanceBias
-from transom.kernels import tiles
-from transom.lens.pooled import POOLS
-from transom.lens.receipt import rows_tried
+from transom.kernels import tiled_attention
+from transom.lens.attention.pooled_map import POOLS
+from transom.lens.attention.receipt import default_row_count
 
 torch.manual_seed(23)
 Q, K, V = torch.randn(2, 6, 7, 5).double(), torch.randn(2, 3, 11, 5).double(), torch.randn(2, 3, 11, 3).double()
@@ -48,8 +48,8 @@ def truth(kind):
 def bands(request, monkeypatch):
     """The same numbers whether the attention is looked at whole or a few rows at a time."""
     if request.param:
-        monkeypatch.setattr(tiles, "FEWEST_ROWS", 3)
-        monkeypatch.setattr(tiles, "BAND_NUMBERS", request.param)
+        monkeypatch.setattr(tiled_attention, "FEWEST_ROWS", 3)
+        monkeypatch.setattr(tiled_attention, "BLOCK_SCORES", request.param)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -162,7 +162,7 @@ def test_only_what_is_asked_for(asked):
 def test_a_map_is_the_pooled_matrix(pool, cells, rows, keys, held):
     rows, keys = (slice(one[0], max(one[0] + 1, one[1])) for one in (rows, keys))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("transom.lens.pooled.BAND_NUMBERS", held)
+        patch.setattr("transom.lens.attention.pooled_map.BLOCK_SCORES", held)
         found = seen("causal").map(5, cells=cells, pool=pool, rows=rows, keys=keys, batch=1)
     window = truth("causal")[1][1, 5, rows, keys]
     tall, wide = (math.ceil(size / cells) for size in window.shape)
@@ -288,5 +288,5 @@ def test_a_receipt_of_some_rows_takes_nan_for_a_row_that_may_look_nowhere():
 
 
 def test_how_many_rows_are_tried_where_nobody_says():
-    assert rows_tried((1, 2, 4096, 4096)) is None
-    assert rows_tried((1, 2, 4096, 4099)) == 64
+    assert default_row_count((1, 2, 4096, 4096)) is None
+    assert default_row_count((1, 2, 4096, 4099)) == 64

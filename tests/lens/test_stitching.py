@@ -6,7 +6,7 @@ from watched import Plain, Stack
 
 import transom
 from transom.equations.masks import Causal
-from transom.lens.hearing.stitching import runs
+from transom.lens.attention.stitching import group_runs
 from transom.models import Decoder, DecoderConfig, EncoderDecoder, EncoderDecoderConfig
 
 torch.manual_seed(37)
@@ -105,7 +105,7 @@ def test_a_cache_of_fixed_size_is_known_by_what_nobody_saw():
             self.K, self.V = torch.zeros(1, 2, 7, 7), torch.zeros(1, 2, 7, 7)
 
         def forward(self, x, at):
-            Q, K, V = self.folded(x)
+            Q, K, V = self.project(x)
             last = at + x.shape[1]
             self.K[:, :, at:last], self.V[:, :, at:last] = K, V
             seen = torch.arange(7) <= torch.arange(at, last)[:, None]
@@ -118,7 +118,7 @@ def test_a_cache_of_fixed_size_is_known_by_what_nobody_saw():
         for at in (2, 3, 4):
             model(x[:, at : at + 1], at)
     with torch.no_grad(), transom.watch(model) as read:
-        torch.nn.functional.scaled_dot_product_attention(*model.folded(x), is_causal=True)
+        torch.nn.functional.scaled_dot_product_attention(*model.project(x), is_causal=True)
     whole = trace.stitched()["(model)"]
     assert whole.weights().shape == (1, 2, 5, 5)
     assert torch.allclose(whole.weights(), read[0].weights(), atol=1e-6)
@@ -142,16 +142,14 @@ def test_beams_that_change_places_and_several_texts_are_an_error_with_a_way_out(
     with pytest.raises(transom.Misfit) as caught:
         trace.stitched()
     assert str(caught.value) == (
-        "the 12 attentions of 'stack.blocks.0.attention' do not go on from one another: they are 2 runs (several texts,"
-        " or beams that changed places); take stitched(run=-1) for the last, write with num_beams=1, or watch the"
-        " model read the written text"
+        "the 12 attentions of 'stack.blocks.0.attention' do not continue one another: they are 2 runs (several texts,"
+        " or beams that changed places); take stitched(run=-1) for the last, generate with num_beams=1, or watch the"
+        " model read the finished text"
     )
     assert trace.stitched(run=1)["stack.blocks.0.attention"].K.shape[2] == 8
     with pytest.raises(transom.Misfit) as caught:
         trace.stitched(run=2)
-    assert str(caught.value) == (
-        "the attentions of 'stack.blocks.0.attention' are 2 runs, so 2 is none of them; count from 0"
-    )
+    assert str(caught.value) == "there are runs=2, so 2 is none of them; count from 0 to 1, or back from -1"
 
 
 def test_a_text_that_is_read_again_is_a_run_of_its_own():
@@ -159,7 +157,7 @@ def test_a_text_that_is_read_again_is_a_run_of_its_own():
     with torch.no_grad(), transom.watch(model) as trace:
         for length in (3, 3, 2):
             model(PROMPT[:, :length])
-    assert [len(found) for found in runs(trace.all("stack.blocks.0.attention"))] == [1, 1, 1]
+    assert [len(found) for found in group_runs(trace.all("stack.blocks.0.attention"))] == [1, 1, 1]
     with pytest.raises(transom.Misfit, match="they are 3 runs"):
         trace.stitched()
 
@@ -170,15 +168,15 @@ def test_words_that_do_not_fit_are_an_error(own_errors):
     with pytest.raises(transom.Misfit) as caught:
         read.labels("stack.blocks.0.attention")
     assert str(caught.value) == (
-        "'stack.blocks.0.attention' has keys=8, but there are 2 words for them; give tokens (and targets, for what a"
-        " decoder reads) with one word per token"
+        "'stack.blocks.0.attention' has keys=8, but there are 2 tokens for them; give one string per token, and"
+        " targets for what a decoder reads"
     )
     read.tokens = None
     assert read.labels("stack.blocks.0.attention").at == [str(number) for number in range(8)]
     read.tokens = list("abcdefgh")
     with pytest.raises(transom.Misfit) as caught:
         read.labels("stack.blocks.0.attention", batch=1)
-    assert str(caught.value) == "tokens were given for 1 sequences, so 1 is none of them; count from 0"
+    assert str(caught.value) == "there are sequences=1, so 1 is none of them; count from 0 to 0, or back from -1"
 
 
 def test_a_trace_whose_receipt_fails_is_not_proven(own_errors):
@@ -188,5 +186,5 @@ def test_a_trace_whose_receipt_fails_is_not_proven(own_errors):
     with pytest.raises(transom.Misfit) as caught:
         read.proven()
     start, end = str(caught.value).split(" they are off by 1.0e+00, but ")
-    assert start == "the weights of 'stack.blocks.1.attention' do not make the output that the model used:"
+    assert start == "the weights of 'stack.blocks.1.attention' do not reproduce the model's output:"
     assert end.endswith(" is allowed; nothing of this run is drawn")

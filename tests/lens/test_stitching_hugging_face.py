@@ -8,7 +8,7 @@ pytest.importorskip("transformers")
 from architectures import BY_HAND, IDS, INTERFACE, PIXELS, SDPA
 
 import transom
-from transom.lens import Grid
+from transom.lens import PatchGrid
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -28,7 +28,7 @@ WRITERS = {
 )
 def test_what_was_written_with_a_cache_is_what_is_read_at_once(kind):
     name, attention, asked = WRITERS[kind]
-    model = {**SDPA, **INTERFACE, **BY_HAND}[name].built(attention)
+    model = {**SDPA, **INTERFACE, **BY_HAND}[name].build(attention)
     with torch.no_grad(), transom.watch(model) as trace:
         written = model.generate(IDS[:1], **ASKED, **asked)
     with torch.no_grad(), transom.watch(model) as read:
@@ -46,7 +46,7 @@ def test_what_was_written_with_a_cache_is_what_is_read_at_once(kind):
 
 @pytest.mark.slow
 def test_a_cache_of_fixed_size_is_kept_once():
-    model = SDPA["Llama, grouped"].built("sdpa")
+    model = SDPA["Llama, grouped"].build("sdpa")
     with torch.no_grad(), transom.watch(model) as trace:
         model.generate(IDS[:1], **ASKED, cache_implementation="static")
     for name in trace.names:
@@ -57,7 +57,7 @@ def test_a_cache_of_fixed_size_is_kept_once():
 
 def test_all_three_sides_of_an_encoder_decoder_are_stitched():
     one = SDPA["T5, relative bias"]
-    model = one.built("sdpa")
+    model = one.build("sdpa")
     with torch.no_grad(), transom.watch(model) as trace:
         written = model.generate(IDS[:1], **ASKED)
     with torch.no_grad(), transom.watch(model) as read:
@@ -75,10 +75,10 @@ def test_all_three_sides_of_an_encoder_decoder_are_stitched():
 
 @pytest.mark.slow
 def test_beams_that_change_places_are_not_stitched():
-    model = SDPA["GPT-2"].built("sdpa")
+    model = SDPA["GPT-2"].build("sdpa")
     with torch.no_grad(), transom.watch(model) as trace:
         model.generate(IDS[:1], **{**ASKED, "num_beams": 3})
-    with pytest.raises(transom.Misfit, match=r"do not go on from one another: they are \d+ runs"):
+    with pytest.raises(transom.Misfit, match=r"do not continue one another: they are \d+ runs"):
         trace.stitched()
 
 
@@ -88,11 +88,11 @@ VISION = {"ViT": ["[cls]"], "DeiT": ["[cls]", "[dist]"], "DINOv2": ["[cls]"], "C
 
 @pytest.mark.parametrize("name", VISION)
 def test_patches_are_tokens_with_their_place_in_the_image(name, tmp_path):
-    model = SDPA[name].built("sdpa")
+    model = SDPA[name].build("sdpa")
     with torch.no_grad(), transom.watch(model) as trace:
         model(**PIXELS)
     grid, before = trace.grid, len(VISION[name])
-    assert isinstance(grid, Grid)
+    assert isinstance(grid, PatchGrid)
     assert (grid.rows, grid.columns, list(grid.before), grid.after) == (3, 3, VISION[name], ())
     assert trace.tokens is not None
     assert trace.tokens[1] == [*VISION[name], *(f"patch {row},{column}" for row in range(3) for column in range(3))]
@@ -100,7 +100,7 @@ def test_patches_are_tokens_with_their_place_in_the_image(name, tmp_path):
     assert labels.reads == labels.at == trace.tokens[0]
     assert labels.predicts is None
     weights = trace[0].weights(batch=0, head=1, rows=0)
-    assert grid.laid_out(weights)[1, 2] == weights[before + 5]
+    assert grid.to_image_grid(weights)[1, 2] == weights[before + 5]
     assert (grid.place(before + 5), grid.place(0)) == ((1, 2), None)
     trace.save(tmp_path / "image.safetensors")
     assert transom.Trace.load(tmp_path / "image.safetensors").grid == grid
@@ -115,7 +115,7 @@ def test_registers_and_images_of_other_sizes():
     with torch.no_grad(), transom.watch(model) as trace:
         model(**PIXELS)
     assert trace.grid.before == ("[cls]", "[reg 0]", "[reg 1]", "[reg 2]")
-    model, wide = SDPA["DINOv2"].built("sdpa"), torch.randn(1, 3, 8, 20)
+    model, wide = SDPA["DINOv2"].build("sdpa"), torch.randn(1, 3, 8, 20)
     with torch.no_grad(), transom.watch(model, grid=(2, 5)) as trace:
         model(pixel_values=wide)
     assert (trace.grid.rows, trace.grid.columns, trace.grid.before) == (2, 5, ("[cls]",))

@@ -27,14 +27,14 @@ def make_attend(seed, dtype, sizes, **options):
 
 def make_watch(seed, layers):
     torch.manual_seed(seed)
-    model = Stack(*(Plain(d_model=14, heads=2, is_causal=one % 2 == 0) for one in range(layers))).eval()
+    model = Stack(*(Plain(d_model=14, heads=2, is_causal=layer % 2 == 0) for layer in range(layers))).eval()
     x = torch.randn(2, 19, 14)
 
     def run():
         with torch.no_grad(), transom.watch(model) as trace:
             output = model(x)
         assert len(trace) == layers
-        return [output, *(one for _, sight in trace.items() for one in (sight.weights(), sight.output, sight.lse))]
+        return [output, *(x for _, sight in trace.items() for x in (sight.weights(), sight.output, sight.lse))]
 
     return run
 
@@ -81,26 +81,26 @@ def tasks():
 def test_threads_at_once_give_the_bits_of_one_after_another():
     work = tasks()
     alone = [run() for run in work]
-    found = [[] for _ in work]
-    wrong = []
+    rounds = [[] for _ in work]
+    errors = []
     together = threading.Barrier(len(work))
 
-    def keep_running(place):
+    def keep_running(index):
         try:
             together.wait()
             for _ in range(ROUNDS):
-                found[place].append(work[place]())
+                rounds[index].append(work[index]())
         except Exception as error:
-            wrong.append((place, error))
+            errors.append((index, error))
 
-    threads = [threading.Thread(target=keep_running, args=(place,)) for place in range(len(work))]
+    threads = [threading.Thread(target=keep_running, args=(index,)) for index in range(len(work))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(timeout=300)
-    assert wrong == []
-    for place, (expected, many) in enumerate(zip(alone, found, strict=True)):
-        assert len(many) == ROUNDS
-        for one in many:
-            assert len(one) == len(expected), place
-            assert all(torch.equal(x, y) for x, y in zip(one, expected, strict=True)), place
+    assert errors == []
+    for index, (expected, results) in enumerate(zip(alone, rounds, strict=True)):
+        assert len(results) == ROUNDS
+        for result in results:
+            assert len(result) == len(expected), index
+            assert all(torch.equal(x, y) for x, y in zip(result, expected, strict=True)), index

@@ -61,7 +61,7 @@ def test_what_is_not_there_names_what_is(own_errors):
     )
     with pytest.raises(transom.Misfit) as caught:
         trace[8]
-    assert str(caught.value) == "8 attentions were seen, so 8 is none of them; count from 0"
+    assert str(caught.value) == "there are attentions=8, so 8 is none of them; count from 0 to 7, or back from -1"
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,28 @@ def test_statistics_alone_are_those_of_the_whole(own_errors):
         assert glance.receipt() == sight.receipt()
         kept = [x for x in (*vars(glance).values(), *vars(glance.statistics).values()) if isinstance(x, torch.Tensor)]
         assert sum(x.numel() for x in kept) == 5 * 3 * 2 * 5, "five numbers for each row and key"
-    assert repr(few[0]) == "Glance(batch=3, heads=2, queries=5, keys=5)"
+    assert repr(few[0]) == "StatsOnlySight(batch=3, heads=2, queries=5, keys=5)"
     for ask in (lambda: few[0].weights(), lambda: few[0].top(2), lambda: few[0].map(0), lambda: few[0].Q):
         with pytest.raises(transom.Misfit) as caught:
             ask()
         assert str(caught.value) == (
             "this needs Q, K and V, but only statistics of the attention were kept; watch with keep='qkv' to have them"
         )
+
+
+def test_a_sight_and_statistics_alone_share_one_interface(own_errors):
+    whole, few = traced(Plain()), traced(Plain(), keep="statistics")
+    for view in (whole[0], few[0]):
+        assert isinstance(view, transom.lens.AttentionView)
+        assert view.shape == (3, 2, 5, 5)
+    assert whole[0].full is whole[0].require_full() is whole[0]
+    assert few[0].full is None
+    assert not isinstance(few[0], transom.Sight)
+    assert not hasattr(few[0], "problem")
+    with pytest.raises(transom.Misfit, match="only statistics of the attention were kept"):
+        few[0].require_full()
+    with pytest.raises(AttributeError, match=r"^'StatsOnlySight' object has no attribute 'wieghts'$"):
+        few[0].wieghts  # noqa: B018
 
 
 def test_tokens_are_kept_per_sequence(own_errors):
@@ -145,7 +160,7 @@ def test_tokens_are_kept_per_sequence(own_errors):
         with pytest.raises(transom.Misfit) as caught:
             traced(Plain(), tokens=wrong)
         assert str(caught.value) == (
-            f"tokens must be a list of words, or one such list per sequence, but got {shown};"
+            f"tokens must be a list of strings, or one such list per sequence, but got {shown};"
             " a tokenizer gives them from its ids"
         )
 

@@ -12,8 +12,8 @@ from torch import nn
 from watched import Plain, Stack
 
 import transom
-from transom.equations.biases import DistanceBias, TableBias
-from transom.lens.on_file.trace_file import FORMAT, HEADER_BYTES
+from transom.equations.biases import DistanceBias, RelativeBias
+from transom.lens.storage.trace_file import TRACE
 
 torch.manual_seed(53)
 X = torch.randn(3, 5, 14)
@@ -62,7 +62,7 @@ MODELS = {
     "documents": Attend(allowed=transom.same_document(IDS), causal=True, scale=1.7),
     "given": Attend(allowed=torch.rand(3, 1, 5, 5) < 0.6),
     "distances": Attend(bias=DistanceBias(torch.tensor([0.5, 0.25])), dropout=0.25),
-    "table": Attend(bias=TableBias(torch.randn(2, 5))),
+    "table": Attend(bias=RelativeBias(torch.randn(2, 5))),
     "bias": Attend(bias=torch.randn(2, 5, 5)),
     "encoder, nested": nn.TransformerEncoder(nn.TransformerEncoderLayer(14, 2, 23, batch_first=True), 2).eval(),
 }
@@ -107,8 +107,8 @@ def test_statistics_alone_are_saved_too(kind, tmp_path):
 
 
 def test_statistics_of_very_many_weights_are_proved_by_some_rows_and_say_so_on_file_too(tmp_path, monkeypatch):
-    monkeypatch.setattr("transom.lens.receipt.EVERY_ROW", 24)
-    monkeypatch.setattr("transom.lens.receipt.SOME_ROWS", 3)
+    monkeypatch.setattr("transom.lens.attention.receipt.EVERY_ROW", 24)
+    monkeypatch.setattr("transom.lens.attention.receipt.SOME_ROWS", 3)
     trace = traced("plain", keep="statistics")
     assert trace[0].receipt().holds
     assert trace[0].receipt().part == "3 of 5 rows tried"
@@ -165,7 +165,7 @@ def test_every_cut_of_a_file_is_told(tmp_path, own_errors):
     whole = saved("plain", path)
     for length in (0, 1, 7, 8, 9, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(transom.Misfit, match="is no trace that can be believed"):
+        with pytest.raises(transom.Misfit, match="is not a valid trace"):
             transom.Trace.load(path)
 
 
@@ -177,7 +177,7 @@ def remade(path, kind, change):
         said = json.loads(file.metadata()["trace"])
     changed = change(said)
     path.write_bytes(
-        save(tensors, metadata={"format": FORMAT, "trace": json.dumps(said if changed is None else changed)})
+        save(tensors, metadata={"format": TRACE.name, "trace": json.dumps(said if changed is None else changed)})
     )
 
 
@@ -253,14 +253,14 @@ HOSTILE = {
     "width": (
         "plain",
         first(mask={"kind": "SlidingWindow", "width": 0}),
-        "expected a whole number of 1 or more, but got 0",
+        "the width of sliding_window must be a whole number from 1 to 1099511627776, but got 0;",
     ),
     "start": (
         "plain",
         first(mask={"kind": "Causal", "start": True}),
-        f"expected a whole number of {-(2**40)} or more, but got True",
+        f"the start of a causal mask must be a whole number from {-(2**40)} to {2**40}, but got True;",
     ),
-    "deep masks": ("plain", first(mask=deep()), "masks may be within 50 others, but one is deeper"),
+    "deep masks": ("plain", first(mask=deep()), "masks may be nested 50 deep, but these are deeper"),
     "mask of floats": (
         "plain",
         first(mask={"kind": "Padding", "real": "0"}),
@@ -269,12 +269,12 @@ HOSTILE = {
     "edges of no axes": (
         "plain",
         first(mask={"kind": "Without", "boxes": [[None, [1]]]}),
-        "edges are boxes of four axes, but got [[None, [1]]]",
+        "Expected `array` of length 4, got 2 - at `$[0]`",
     ),
     "edges that are no numbers": (
         "plain",
         first(zeroed={"kind": "Without", "boxes": [[None, None, None, "all"]]}),
-        "places of an axis are numbers, but got 'all'",
+        "Expected `array | null`, got `str` - at `$[0][3]`",
     ),
     "edges that are not there": (
         "plain",
@@ -296,7 +296,7 @@ def test_what_does_not_fit_together_is_told(kind, tmp_path, own_errors):
     remade(path, model, change)
     with pytest.raises(transom.Misfit) as caught:
         transom.Trace.load(path)
-    start = f"{path} is no trace that can be believed: "
+    start = f"{path} is not a valid trace: "
     assert str(caught.value).startswith(start + message)
     assert str(caught.value).endswith("; save it again, or take another copy")
 
@@ -304,7 +304,7 @@ def test_what_does_not_fit_together_is_told(kind, tmp_path, own_errors):
 def test_headers_that_are_none(tmp_path, own_errors):
     path = tmp_path / "run.safetensors"
     for header, message in (
-        (b"{}", f"its header does not say {FORMAT!r}"),
+        (b"{}", f"its header does not say {TRACE.name!r}"),
         (b"[]", "its header should be a JSON object, but it is a list"),
         (b'{"a":1,"a":2}', "its header cannot be read (a name comes twice)"),
         (b"[" * 100_000, "its header cannot be read (it nests more than 64 deep)"),
@@ -312,13 +312,13 @@ def test_headers_that_are_none(tmp_path, own_errors):
         path.write_bytes(len(header).to_bytes(8, "little") + header)
         with pytest.raises(transom.Misfit) as caught:
             transom.Trace.load(path)
-        assert str(caught.value).startswith(f"{path} is no trace that can be believed: {message}")
-    path.write_bytes((HEADER_BYTES + 1).to_bytes(8, "little") + b" " * (HEADER_BYTES + 1))
+        assert str(caught.value).startswith(f"{path} is not a valid trace: {message}")
+    path.write_bytes((TRACE.header_bytes + 1).to_bytes(8, "little") + b" " * (TRACE.header_bytes + 1))
     with pytest.raises(transom.Misfit) as caught:
         transom.Trace.load(path)
     assert str(caught.value) == (
-        f"{path} is no trace that can be believed: its header has {HEADER_BYTES + 1} bytes, but {HEADER_BYTES} are the"
-        " most; save it again, or take another copy"
+        f"{path} is not a valid trace: its header has {TRACE.header_bytes + 1} bytes, but at most"
+        f" {TRACE.header_bytes} are allowed; save it again, or take another copy"
     )
     with pytest.raises(transom.Misfit) as caught:
         transom.Trace.load(tmp_path / "none")

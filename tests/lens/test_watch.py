@@ -1,4 +1,4 @@
-"""Watching changes no bit of any model, keeps what ran under its name, and leaves nothing behind."""
+"""Watching leaves every output bit-identical, keeps each attention under its name, and leaves nothing behind."""
 
 import threading
 
@@ -8,11 +8,12 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.modules import module as modules
 from torch.utils.checkpoint import checkpoint
-from watched import Overwriting, Plain, Stack, both
+from watched import Overwriting, Plain, Stack, run_twice
 
 import transom
-from transom.kernels import door
-from transom.lens.hearing.interception import EAR, INSTALLED
+from transom.kernels import dispatch
+from transom.lens.capture.call_state import CAPTURE
+from transom.lens.capture.dispatch_hooks import INSTALLED
 from transom.models import Decoder, DecoderConfig, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
 
 torch.manual_seed(31)
@@ -24,16 +25,16 @@ PARTS = {"d_model": 14, "nhead": 2, "dim_feedforward": 23, "batch_first": True}
 CONTEXTS = {"gradients": torch.enable_grad, "no gradients": torch.no_grad, "inference": torch.inference_mode}
 
 
-def encoder(**named):
-    nested = not named.get("norm_first", False)
-    return nn.TransformerEncoder(nn.TransformerEncoderLayer(**PARTS, **named), 2, enable_nested_tensor=nested)
+def encoder(**kwargs):
+    nested = not kwargs.get("norm_first", False)
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(**PARTS, **kwargs), 2, enable_nested_tensor=nested)
 
 
-def attention(**named):
-    return nn.MultiheadAttention(14, 2, **{"batch_first": True, **named})
+def attention(**kwargs):
+    return nn.MultiheadAttention(14, 2, **{"batch_first": True, **kwargs})
 
 
-# A model, what it takes, and how many attentions run.
+# A model, its arguments, and how many attentions run.
 MODELS = {
     "by name": (Plain(), (X,), {}, 1),
     "causal": (Plain(is_causal=True), (X,), {}, 1),
@@ -67,11 +68,11 @@ MODELS = {
 @pytest.mark.parametrize("training", [True, False], ids=["training", "running"])
 @pytest.mark.parametrize("kind", MODELS)
 def test_watched_is_unwatched_bit_for_bit_and_every_receipt_fits(kind, training, context):
-    model, given, named, count = MODELS[kind]
+    model, args, kwargs, count = MODELS[kind]
     model.train(training)
     with CONTEXTS[context]():
-        plain, seen, trace = both(model, *given, **named)
-    assert torch.equal(plain, seen)
+        plain, watched, trace = run_twice(model, *args, **kwargs)
+    assert torch.equal(plain, watched)
     assert len(trace) == count
     for sight in trace:
         receipt = sight.receipt()
@@ -82,21 +83,21 @@ def test_watched_is_unwatched_bit_for_bit_and_every_receipt_fits(kind, training,
 
 @pytest.mark.parametrize("kind", ["stack", "dropout", "MultiheadAttention, masked", "encoder, dropout", "decoder"])
 def test_gradients_keep_their_bits(kind):
-    model, given, named, _ = MODELS[kind]
+    model, args, kwargs, _ = MODELS[kind]
     model.train()
-    sent = []
+    gradients = []
     for watched in (False, True):
         model.zero_grad()
         torch.manual_seed(5)
         if watched:
             with transom.watch(model):
-                out = model(*given, **named)
+                out = model(*args, **kwargs)
         else:
-            out = model(*given, **named)
+            out = model(*args, **kwargs)
         (out[0] if isinstance(out, tuple) else out).square().sum().backward()
-        sent.append([parameter.grad for parameter in model.parameters()])
-    assert sent[0]
-    assert all(one is not None and torch.equal(one, other) for one, other in zip(*sent, strict=True))
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    assert gradients[0]
+    assert all(x is not None and torch.equal(x, y) for x, y in zip(*gradients, strict=True))
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast path", "by hand"])
@@ -112,7 +113,7 @@ def test_multihead_attention_agrees_with_its_own_weights(fast, masks):
 
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("fast", [True, False], ids=["fast path", "by hand"])
-def test_a_row_that_may_look_nowhere_does_not_spoil_the_receipt(fast, need_weights):
+def test_a_fully_masked_row_does_not_spoil_the_receipt(fast, need_weights):
     model, nothing = attention().eval(), torch.zeros(3, 5, dtype=torch.bool)
     nothing[0] = True
     with torch.set_grad_enabled(not fast), transom.watch(model) as trace:
@@ -120,9 +121,9 @@ def test_a_row_that_may_look_nowhere_does_not_spoil_the_receipt(fast, need_weigh
     assert output[0].isnan().all() or not (fast or need_weights), "PyTorch's own answer"
     assert trace[0].receipt().holds
     assert (trace[0].weights(batch=0) == 0).all()
-    if trace[0].joined is not None:
-        trace[0].joined.output[1, 2, 3] = torch.nan
-        assert trace[0].receipt().fails, "a NaN elsewhere is none of ours"
+    if trace[0].joined_output is not None:
+        trace[0].joined_output.output[1, 2, 3] = torch.nan
+        assert trace[0].receipt().fails, "a NaN in another row"
 
 
 def test_float_masks_of_multihead_attention_are_added():
@@ -142,8 +143,8 @@ def test_the_encoders_fast_path_is_named_and_weighed_like_its_slow_one():
     with transom.watch(model) as slow:
         model(X, src_key_padding_mask=PADDED)
     assert fast.names == slow.names == ["layers.0.self_attn", "layers.1.self_attn"]
-    assert fast[0].joined is not None
-    assert slow[0].joined is None
+    assert fast[0].joined_output is not None
+    assert slow[0].joined_output is None
     for name in fast.names:
         real = ~PADDED[:, None, :, None]
         assert torch.allclose(fast[name].weights() * real, slow[name].weights() * real, atol=1e-6)
@@ -166,21 +167,21 @@ OWN = {
 @pytest.mark.parametrize("training", [True, False], ids=["training", "running"])
 @pytest.mark.parametrize("kind", OWN)
 def test_transoms_models_keep_their_bits_their_masks_and_their_receipts(kind, training):
-    model, given, count = OWN[kind]
-    plain, seen, trace = both(model.train(training), *given)
-    assert torch.equal(plain, seen)
+    model, args, count = OWN[kind]
+    plain, watched, trace = run_twice(model.train(training), *args)
+    assert torch.equal(plain, watched)
     assert len(trace) == len(trace.names) == count
     assert all(sight.receipt().holds for sight in trace), "dropout included: it follows from a seed"
     if kind == "decoder":
         assert any(part == transom.causal() for part in trace[0].problem.mask.conjuncts())
 
 
-def test_every_step_of_writing_is_seen():
+def test_every_step_of_generation_is_captured():
     model = OWN["decoder"][0].eval()
-    asked = {"max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False}
-    plain = model.generate(TOKENS[1:2, :2], **asked)
+    options = {"max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False}
+    plain = model.generate(TOKENS[1:2, :2], **options)
     with transom.watch(model) as trace:
-        assert torch.equal(model.generate(TOKENS[1:2, :2], **asked), plain)
+        assert torch.equal(model.generate(TOKENS[1:2, :2], **options), plain)
     assert len(trace) == 3 * 3
     assert [sight.K.shape[2] for sight in trace.all(trace.names[0])] == [2, 3, 4]
     assert all(sight.receipt().holds for sight in trace)
@@ -189,8 +190,8 @@ def test_every_step_of_writing_is_seen():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_every_dtype_has_a_receipt_that_holds(dtype):
     model = Stack(Plain(), Plain(is_causal=True)).to(dtype)
-    plain, seen, trace = both(model, X.to(dtype))
-    assert torch.equal(plain, seen)
+    plain, watched, trace = run_twice(model, X.to(dtype))
+    assert torch.equal(plain, watched)
     assert all(sight.receipt().holds and sight.Q.dtype == dtype for sight in trace)
 
 
@@ -216,11 +217,12 @@ def test_nothing_is_left_behind_also_by_an_exception():
     model = Stack(Plain(), Broken())
     with pytest.raises(KeyError), transom.watch(model) as trace:
         model(X)
-    assert trace.names == ["layers.0", "layers.1"], "what ran before is there to look at"
+    assert trace.names == ["layers.0", "layers.1"], "what ran before the exception is in the trace"
     assert torch._C._dispatch_dump("aten::scaled_dot_product_attention") == before
     assert not modules._has_any_global_hook()
-    assert (INSTALLED.users, INSTALLED.library, door.listener) == (0, None, None)
-    assert (EAR.watchers, EAR.modules, EAR.told, EAR.inside, EAR.passed) == ([], [], [], None, {})
+    assert (INSTALLED.users, dispatch.listener) == (0, None)
+    assert (CAPTURE.listeners, CAPTURE.module_calls, CAPTURE.attention_calls) == ([], [], [])
+    assert not CAPTURE.other_softmaxes
 
 
 def test_a_model_that_fails_and_is_caught_inside_the_block_does_not_confuse_the_names():
@@ -239,18 +241,18 @@ def test_a_model_that_fails_and_is_caught_inside_the_block_does_not_confuse_the_
 
 def test_watches_nest_and_each_keeps_its_own_model():
     outer, inner = Stack(Plain(), Plain()), Plain()
-    with transom.watch(outer) as whole:
-        with transom.watch(outer.layers[1]) as part, transom.watch(inner) as other:
+    with transom.watch(outer) as outer_trace:
+        with transom.watch(outer.layers[1]) as layer_trace, transom.watch(inner) as inner_trace:
             outer(X)
             inner(X)
         outer.layers[0](X)
-    assert whole.names == ["layers.0", "layers.1"]
-    assert len(whole) == 3
-    assert (part.names, other.names) == (["(model)"], ["(model)"])
+    assert outer_trace.names == ["layers.0", "layers.1"]
+    assert len(outer_trace) == 3
+    assert (layer_trace.names, inner_trace.names) == (["(model)"], ["(model)"])
 
 
 def test_each_thread_sees_its_own():
-    ready, found = threading.Barrier(3), {}
+    ready, traces = threading.Barrier(3), {}
 
     def run(name, model):
         with transom.watch(model) as trace:
@@ -258,15 +260,15 @@ def test_each_thread_sees_its_own():
             for _ in range(20):
                 model(X)
             ready.wait()
-        found[name] = trace
+        traces[name] = trace
 
     models = {str(number): Stack(*(Plain() for _ in range(number))) for number in (1, 2, 3)}
-    threads = [threading.Thread(target=run, args=one) for one in models.items()]
+    threads = [threading.Thread(target=run, args=item) for item in models.items()]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {name: len(trace) for name, trace in found.items()} == {"1": 20, "2": 40, "3": 60}
+    assert {name: len(trace) for name, trace in traces.items()} == {"1": 20, "2": 40, "3": 60}
     assert INSTALLED.users == 0
 
 
@@ -277,8 +279,8 @@ def test_compiled_models_keep_their_bits_and_go_by_order(backend, before):
     model = torch.compile(Stack(Plain(), Plain(is_causal=True)), backend=backend)
     plain = model(X) if before else model._orig_mod(X)
     with transom.watch(model) as trace:
-        seen = model(X)
-    assert torch.equal(plain, seen)
+        watched = model(X)
+    assert torch.equal(plain, watched)
     assert trace.names == ["compiled[0]", "compiled[1]"]
     assert all(sight.receipt().holds for sight in trace)
     torch._dynamo.reset()
@@ -290,10 +292,10 @@ def test_a_mask_that_every_layer_uses_is_kept_once():
     model = Stack(Plain(attn_mask=mask), Plain(attn_mask=mask.clone()), Plain(attn_mask=mask.roll(1)))
     with transom.watch(model) as trace:
         model(X)
-    kept = [sight.problem.mask.allowed for sight in trace]
-    assert kept[0] is kept[1]
-    assert kept[0] is not kept[2]
-    assert kept[0].data_ptr() != mask.data_ptr()
+    copies = [sight.problem.mask.allowed for sight in trace]
+    assert copies[0] is copies[1]
+    assert copies[0] is not copies[2]
+    assert copies[0].data_ptr() != mask.data_ptr()
 
 
 def test_device_says_where_it_is_kept():
@@ -301,8 +303,8 @@ def test_device_says_where_it_is_kept():
     with transom.watch(model, device="meta") as trace:
         model(X)
     sight = trace[0]
-    kept = (sight.Q, sight.K, sight.V, sight.output, sight.lse, sight.problem.bias.source)
-    assert {x.device.type for x in kept} == {"meta"}
+    copies = (sight.Q, sight.K, sight.V, sight.output, sight.lse, sight.problem.bias.source)
+    assert {x.device.type for x in copies} == {"meta"}
 
 
 class HandmadeAttention(nn.Module):
@@ -327,8 +329,8 @@ class HandmadeAttention(nn.Module):
 )
 def test_a_softmax_by_hand_in_a_module_named_after_attention_is_seen(axes, heads, shape, softmax):
     model = Stack(HandmadeAttention(axes, softmax, heads), Plain())
-    plain, seen, trace = both(model, X)
-    assert torch.equal(plain, seen)
+    plain, watched, trace = run_twice(model, X)
+    assert torch.equal(plain, watched)
     assert trace.names == ["layers.0", "layers.1"]
     assert trace[0].weights().shape == (*shape, 5, 5)
     assert torch.allclose(trace[0].weights().flatten(), model.layers[0].own.flatten(), atol=1e-6)
@@ -347,7 +349,7 @@ def test_a_layer_of_pytorch_with_a_forward_of_its_own_is_seen_by_its_weights():
 
 def test_softmax_elsewhere_is_not_taken_for_attention():
     model = Stack(Plain(), nn.Softmax(dim=-1), nn.Sequential(nn.Linear(14, 14), nn.Softmax(dim=-1)))
-    assert both(model, X)[2].names == ["layers.0"]
+    assert run_twice(model, X)[2].names == ["layers.0"]
 
 
 class Mixing(nn.Module):
@@ -358,7 +360,7 @@ class Mixing(nn.Module):
         return ((x @ x.mT).softmax(-1) @ x).transpose(1, 2).flatten(2)
 
 
-def test_a_softmax_of_the_sizes_of_attention_elsewhere_is_told(own_errors):
+def test_a_softmax_in_the_shape_of_attention_elsewhere_raises_an_error(own_errors):
     model = Stack(Plain(), Mixing())
     with pytest.raises(transom.Misfit) as caught, transom.watch(model):
         model(X)
@@ -382,7 +384,7 @@ def test_what_is_computed_again_for_the_gradient_is_seen_where_it_runs():
 def test_attention_under_vmap_is_an_error_not_a_wrong_picture():
     class Mapped(nn.Module):
         def forward(self, x):
-            return torch.vmap(lambda one: F.scaled_dot_product_attention(one, one, one))(x)
+            return torch.vmap(lambda row: F.scaled_dot_product_attention(row, row, row))(x)
 
     model = Stack(Mapped())
     with pytest.raises(transom.Misfit, match="no attention of Stack was seen"), transom.watch(model):

@@ -14,11 +14,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWa
 
 
 def own_weights(result):
-    """The weights a model gives when asked, in the order in which its attentions run."""
-    within = list(getattr(result, "decoder_attentions", None) or getattr(result, "attentions", None) or ())
-    across = list(getattr(result, "cross_attentions", None) or ())
-    first = list(getattr(result, "encoder_attentions", None) or ())
-    return first + ([weights for pair in zip(within, across, strict=True) for weights in pair] if across else within)
+    """The weights that a model returns, in the order in which its attentions run."""
+    self_weights = list(getattr(result, "decoder_attentions", None) or getattr(result, "attentions", None) or ())
+    cross_weights = list(getattr(result, "cross_attentions", None) or ())
+    encoder_weights = list(getattr(result, "encoder_attentions", None) or ())
+    if cross_weights:
+        self_weights = [weights for pair in zip(self_weights, cross_weights, strict=True) for weights in pair]
+    return encoder_weights + self_weights
 
 
 def real_rows(weights):
@@ -28,15 +30,15 @@ def real_rows(weights):
 
 @pytest.mark.parametrize("name", SDPA)
 def test_weights_under_sdpa_are_the_eager_ones_and_the_output_keeps_its_bits(name):
-    one = SDPA[name]
-    model, eager = one.built("sdpa"), one.built("eager")
+    architecture = SDPA[name]
+    model, eager = architecture.build("sdpa"), architecture.build("eager")
     with torch.no_grad():
-        expected = own_weights(eager(**one.inputs, output_attentions=True))
-        plain = model(**one.inputs)[0]
+        expected = own_weights(eager(**architecture.inputs, output_attentions=True))
+        plain = model(**architecture.inputs)[0]
         with transom.watch(model) as trace:
-            seen = model(**one.inputs)[0]
-    assert torch.equal(plain, seen)
-    assert len(trace) == len(expected) == one.attentions
+            watched = model(**architecture.inputs)[0]
+    assert torch.equal(plain, watched)
+    assert len(trace) == len(expected) == architecture.attentions
     for sight, weights in zip(trace, expected, strict=True):
         assert torch.allclose(real_rows(sight.weights()), real_rows(weights), atol=1e-5)
         assert sight.receipt().holds, str(sight.receipt())
@@ -45,27 +47,27 @@ def test_weights_under_sdpa_are_the_eager_ones_and_the_output_keeps_its_bits(nam
 
 
 def test_generation_with_a_cache_keeps_its_tokens_and_every_step():
-    model = architectures.SDPA["Llama, grouped"].built("sdpa")
-    asked = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "pad_token_id": 0}
-    plain = model.generate(architectures.IDS[:1], **asked)
+    model = architectures.SDPA["Llama, grouped"].build("sdpa")
+    options = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "pad_token_id": 0}
+    plain = model.generate(architectures.IDS[:1], **options)
     with transom.watch(model) as trace:
-        assert torch.equal(model.generate(architectures.IDS[:1], **asked), plain)
+        assert torch.equal(model.generate(architectures.IDS[:1], **options), plain)
     for name in trace.names:
         steps = trace.all(name)
         assert [(sight.Q.shape[2], sight.K.shape[2]) for sight in steps] == [(11, 11), (1, 12), (1, 13), (1, 14)]
         assert all(sight.receipt().holds for sight in steps)
 
 
-def watched_eager(one):
+def watch_eager(architecture):
     """The model's own weights, and the trace of an eager run that kept its bits."""
-    model = one.built("eager")
+    model = architecture.build("eager")
     with torch.no_grad():
-        expected = own_weights(model(**one.inputs, output_attentions=True))
-        plain = model(**one.inputs)[0]
+        expected = own_weights(model(**architecture.inputs, output_attentions=True))
+        plain = model(**architecture.inputs)[0]
         with transom.watch(model) as trace:
-            seen = model(**one.inputs)[0]
-    assert torch.equal(plain, seen)
-    assert len(trace) == len(expected) == one.attentions
+            watched = model(**architecture.inputs)[0]
+    assert torch.equal(plain, watched)
+    assert len(trace) == len(expected) == architecture.attentions
     for sight, weights in zip(trace, expected, strict=True):
         assert torch.allclose(sight.weights(), weights, atol=1e-5), "padded rows included"
     return trace
@@ -73,7 +75,7 @@ def watched_eager(one):
 
 @pytest.mark.parametrize("name", [*SDPA, *INTERFACE])
 def test_eager_attention_is_seen_through_the_interface(name):
-    trace = watched_eager({**SDPA, **INTERFACE}[name])
+    trace = watch_eager({**SDPA, **INTERFACE}[name])
     if name == "Falcon":  # has an eager function of its own
         assert all(sight.receipt().unproved for sight in trace)
         return
@@ -84,13 +86,13 @@ def test_eager_attention_is_seen_through_the_interface(name):
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_falcon_with_alibi_is_seen_as_it_is_though_its_two_attentions_differ(attention):
-    one = architectures.causal("Falcon", {**architectures.LAYERS, "vocab_size": 97, "alibi": True})
-    model = one.built(attention)
+    architecture = architectures.causal("Falcon", {**architectures.LAYERS, "vocab_size": 97, "alibi": True})
+    model = architecture.build(attention)
     with torch.no_grad():
-        plain = model(**one.inputs)[0]
+        plain = model(**architecture.inputs)[0]
         with transom.watch(model) as trace:
-            assert torch.equal(model(**one.inputs)[0], plain)
-        own = model(**one.inputs, output_attentions=True).attentions if attention == "eager" else None
+            assert torch.equal(model(**architecture.inputs)[0], plain)
+        own = model(**architecture.inputs, output_attentions=True).attentions if attention == "eager" else None
     assert len(trace) == 2
     if own is None:
         assert all(sight.receipt().holds for sight in trace)
@@ -100,22 +102,22 @@ def test_falcon_with_alibi_is_seen_as_it_is_though_its_two_attentions_differ(att
 
 
 def test_a_soft_cap_and_a_sink_are_what_they_are():
-    assert [sight.problem.softcap for sight in watched_eager(INTERFACE["Gemma 2, soft-capped"])] == [5.0, 5.0]
-    for sight in watched_eager(INTERFACE["GPT-OSS, with sinks"]):
+    assert [sight.problem.softcap for sight in watch_eager(INTERFACE["Gemma 2, soft-capped"])] == [5.0, 5.0]
+    for sight in watch_eager(INTERFACE["GPT-OSS, with sinks"]):
         assert (sight.weights().sum(-1) < 0.999).any(), "the sink takes its share and shows no value"
 
 
 @pytest.mark.parametrize("name", BY_HAND)
 def test_weights_computed_by_hand_are_seen_alone(name):
-    for sight in watched_eager(BY_HAND[name]):
+    for sight in watch_eager(BY_HAND[name]):
         assert str(sight.receipt()) == ("not checkable: the model computes it by hand, and its values were not seen")
         assert sight.entropy().isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["Llama, grouped", "BART", "Gemma 2, soft-capped"])
 def test_training_with_eager_attention_keeps_its_bits(name):
-    one = {**SDPA, **INTERFACE}[name]
-    model = one.built("eager").train()
+    architecture = {**SDPA, **INTERFACE}[name]
+    model = architecture.build("eager").train()
     for module in model.modules():
         if hasattr(module, "attention_dropout"):
             module.attention_dropout = 0.3
@@ -124,9 +126,9 @@ def test_training_with_eager_attention_keeps_its_bits(name):
         torch.manual_seed(59)
         if watched:
             with transom.watch(model) as trace:
-                results.append(model(**one.inputs)[0])
+                results.append(model(**architecture.inputs)[0])
         else:
-            results.append(model(**one.inputs)[0])
+            results.append(model(**architecture.inputs)[0])
     assert torch.equal(*results)
     if name != "BART":
         assert all("dropout of 0.3" in sight.receipt().unproved for sight in trace)
@@ -134,7 +136,7 @@ def test_training_with_eager_attention_keeps_its_bits(name):
 
 
 def test_attention_in_chunks_cannot_be_read_and_says_so(own_errors):
-    model = CHUNKED.built("eager")
+    model = CHUNKED.build("eager")
     with pytest.raises(transom.Misfit) as caught, torch.no_grad(), transom.watch(model):
         model(**CHUNKED.inputs)
     assert str(caught.value) == (
@@ -147,5 +149,5 @@ def test_the_interface_is_put_back():
     from transformers.modeling_utils import AttentionInterface
 
     before = AttentionInterface.get_interface
-    watched_eager(INTERFACE["ESM"])
+    watch_eager(INTERFACE["ESM"])
     assert AttentionInterface.get_interface is before

@@ -8,32 +8,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transom.lessons import checked, parsed
-from transom.lessons.causes import CAUSES
-from transom.lessons.claims import digits, same
-from transom.lessons.measures import ALONE, BETWEEN, MEASURES
+from transom.lessons import check_lesson, parse_lesson
+from transom.lessons.claims import ALONE, BETWEEN, MEASURES, claimed_decimals, rounds_to
+from transom.lessons.diagnosis import CAUSES
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
 
 
 @given(numbers, st.integers(0, 9))
-def test_a_number_printed_rounded_is_right(value, places):
-    assert same(value, float(f"{value:.{places}f}"), places)
+def test_a_number_printed_rounded_is_right(value, decimals):
+    assert rounds_to(value, float(f"{value:.{decimals}f}"), decimals)
 
 
 @given(numbers, st.integers(0, 6), st.sampled_from([-1, 1]))
-def test_a_number_off_by_one_in_its_last_digit_is_wrong(value, places, sign):
-    assert not same(value, float(f"{value:.{places}f}") + sign * 1.01 * 10.0**-places, places)
+def test_a_number_off_by_one_in_its_last_digit_is_wrong(value, decimals, sign):
+    assert not rounds_to(value, float(f"{value:.{decimals}f}") + sign * 1.01 * 10.0**-decimals, decimals)
 
 
 def test_exactly_between_two_both_are_right():
-    assert same(0.125, 0.12, 2)
-    assert same(0.125, 0.13, 2)
+    assert rounds_to(0.125, 0.12, 2)
+    assert rounds_to(0.125, 0.13, 2)
 
 
 def test_a_whole_number_among_decimals_is_held_to_theirs():
-    assert digits((Decimal("0.25"), Decimal(1), Decimal("0.5"))) == [2, 2, 1]
-    assert digits((Decimal(2), Decimal(0))) == [0, 0]
+    assert claimed_decimals((Decimal("0.25"), Decimal(1), Decimal("0.5"))) == [2, 2, 1]
+    assert claimed_decimals((Decimal(2), Decimal(0))) == [0, 0]
 
 
 def test_each_measure_by_plain_arithmetic():
@@ -50,8 +49,8 @@ def test_each_measure_by_plain_arithmetic():
         "difference": 0.7,
     }
     for name, value in right.items():
-        found = ALONE[name](np.array(a)) if name in ALONE else BETWEEN[name](np.array(a), np.array(b))
-        assert float(found) == pytest.approx(value, rel=1e-12), name
+        result = ALONE[name](np.array(a)) if name in ALONE else BETWEEN[name](np.array(a), np.array(b))
+        assert float(result) == pytest.approx(value, rel=1e-12), name
     assert float(ALONE["rank"](np.array([[1.0, 2.0], [2.0, 4.0], [0.0, 0.0]]))) == 1.0
     assert set(right) | {"rank", "value"} == set(MEASURES)
 
@@ -75,83 +74,87 @@ residual = true
 """
 
 
-def finding(claim, mask="none", temperature="1.0", before=""):
+def check(claim, mask="none", temperature="1.0", before=""):
     text = LESSON.format(claim=claim, mask=mask, temperature=temperature, before=before)
-    (found,) = checked(parsed(text, "x.toml"))
-    return found
+    (finding,) = check_lesson(parse_lesson(text, "x.toml"))
+    return finding
 
 
 ROOT = math.sqrt(3)
 
 
-def by_hand(scale=ROOT, turned=False, mask=None, axis=1):
+def weights_by_numpy(scale=ROOT, transposed=False, mask=None, axis=1):
     """The weights of the lesson in numpy alone."""
     x = np.array([[1, 0, 2], [0, 3, 1], [1, 1, 0]], dtype=float)
     W = np.array([[1, 2, 0], [0, 1, 0], [1, 0, 1]], dtype=float)
-    s = x @ (W.T if turned else W) @ x.T / scale
+    s = x @ (W.T if transposed else W) @ x.T / scale
     s = s if mask is None else np.where(mask, s, -np.inf)
     e = np.exp(s - s.max())
     return e / e.sum(axis=axis, keepdims=True)
 
 
-def padded(matrix, places=3):
-    return "[" + ", ".join("[" + ", ".join(f"{x:.{places}f}" for x in row) + "]" for row in matrix) + "]"
+def as_toml(matrix, decimals=3):
+    return "[" + ", ".join("[" + ", ".join(f"{x:.{decimals}f}" for x in row) + "]" for row in matrix) + "]"
 
 
-BACK = np.tril(np.ones((3, 3), dtype=bool))
+CAUSAL = np.tril(np.ones((3, 3), dtype=bool))
 X = np.array([[1, 0, 2], [0, 3, 1], [1, 1, 0]], dtype=float)
 V = X + np.array([0.1, 0.2, 0.3])
 MISREAD = V + np.array([[0, 0, 0], [2, -1, 3], [0, 0, 0]])
-CUT = np.floor(by_hand() * 1000) / 1000
-SUM = by_hand() @ V
-EARLY = np.round(np.round(by_hand(), 1) @ V, 1)
+CUT = np.floor(weights_by_numpy() * 1000) / 1000
+SUM = weights_by_numpy() @ V
+EARLY = np.round(np.round(weights_by_numpy(), 1) @ V, 1)
 WRONG = {
-    "cut off": (f'of = "weights"\nvalue = {padded(CUT)}', {}, "the digits were cut off, not rounded"),
+    "cut off": (f'of = "weights"\nvalue = {as_toml(CUT)}', {}, "the digits were cut off, not rounded"),
     "not one": (
         'of = "weights"\nrow = "a"\nvalue = [0.50, 0.30, 0.10]',
         {},
         "the claimed weights of a sum to 0.90, and weights sum to 1",
     ),
-    "unscaled": (f'of = "weights"\nvalue = {padded(by_hand(1.0))}', {}, "the scores were not divided by √d_head"),
+    "unscaled": (
+        f'of = "weights"\nvalue = {as_toml(weights_by_numpy(1.0))}',
+        {},
+        "the scores were not divided by √d_head",
+    ),
     "wrong divisor": (
-        f'of = "weights"\nvalue = {padded(by_hand(3.0))}',
+        f'of = "weights"\nvalue = {as_toml(weights_by_numpy(3.0))}',
         {},
         "the scores were divided by d_head instead of √d_head",
     ),
     "wrong axis": (
-        f'of = "weights"\nvalue = {padded(by_hand(axis=0))}',
+        f'of = "weights"\nvalue = {as_toml(weights_by_numpy(axis=0))}',
         {},
         "the softmax went down the columns, over the queries; it goes along each row, over the keys",
     ),
     "mask forgotten": (
-        f'of = "weights"\nvalue = {padded(by_hand())}',
+        f'of = "weights"\nvalue = {as_toml(weights_by_numpy())}',
         {"mask": "causal"},
         "the mask was forgotten",
     ),
     "mask turned": (
-        f'of = "weights"\nvalue = {padded(by_hand(mask=BACK.T))}',
+        f'of = "weights"\nvalue = {as_toml(weights_by_numpy(mask=CAUSAL.T))}',
         {"mask": "causal"},
         "the mask was turned the wrong way round",
     ),
     "transposed": (
-        f'of = "weights"\nvalue = {padded(by_hand(turned=True))}',
+        f'of = "weights"\nvalue = {as_toml(weights_by_numpy(transposed=True))}',
         {},
         "W_Q was taken transposed",
     ),
-    "left out": (f'of = "sum"\nvalue = {padded(by_hand() @ X)}', {}, "the bias b_V was left out"),
+    "left out": (f'of = "sum"\nvalue = {as_toml(weights_by_numpy() @ X)}', {}, "the bias b_V was left out"),
     "other step": (
-        f'of = "scores"\nvalue = {padded(by_hand())}',
+        f'of = "scores"\nvalue = {as_toml(weights_by_numpy())}',
         {},
         "these are the numbers of weights, not of scores",
     ),
-    "swapped": (f'of = "weights"\nvalue = {padded(by_hand().T)}', {}, "rows and columns were swapped"),
+    "swapped": (f'of = "weights"\nvalue = {as_toml(weights_by_numpy().T)}', {}, "rows and columns were swapped"),
     "value vector": (
-        f'of = "sum"\nrow = "a"\nvalue = {padded([by_hand()[0] @ MISREAD], 4)[1:-1]}',
+        f'of = "sum"\nrow = "a"\nvalue = {as_toml([weights_by_numpy()[0] @ MISREAD], 4)[1:-1]}',
         {},
         "the value of b was taken as [2.1 2.2 4.3] instead of [0.1 3.2 1.3]",
     ),
     "rounded early": (
-        f'of = "sum"\nvalue = {padded(EARLY, 1)}',
+        f'of = "sum"\nvalue = {as_toml(EARLY, 1)}',
         {},
         "each step was rounded to 1 decimal before the next",
     ),
@@ -159,80 +162,88 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", CAUSES)
-def test_every_cause_is_found_where_it_is_one(name):
+def test_every_cause_is_found(name):
     claim, changes, words = WRONG[name]
-    found = finding(f'{claim}\nslip = "{name}"', **changes)
-    assert found.verdict == "slip"
-    assert words in found.causes[name]
+    finding = check(f'{claim}\nslip = "{name}"', **changes)
+    assert finding.verdict == "slip"
+    assert words in finding.causes[name]
 
 
 @pytest.mark.parametrize("name", ["cut off", "transposed"])
 def test_a_wrong_claim_is_wrong_and_a_slip_is_held_to_its_cause(name):
     claim, changes, words = WRONG[name]
-    found = finding(claim, **changes)
-    assert found.verdict == "wrong"
-    assert words in found.causes[name]
-    assert finding(f'{claim}\nslip = "mask turned"', **changes).verdict == "no slip"
+    finding = check(claim, **changes)
+    assert finding.verdict == "wrong"
+    assert words in finding.causes[name]
+    assert check(f'{claim}\nslip = "mask turned"', **changes).verdict == "no slip"
 
 
-def test_a_slip_that_is_right_is_told():
-    assert finding(f'of = "weights"\nvalue = {padded(by_hand())}\nslip = true').verdict == "no slip"
-    assert finding('of = "weights"\nrow = "a"\nvalue = [0.9, 0.05, 0.05]\nslip = true').verdict == "slip"
+def test_a_slip_that_is_right_is_no_slip():
+    assert check(f'of = "weights"\nvalue = {as_toml(weights_by_numpy())}\nslip = true').verdict == "no slip"
+    assert check('of = "weights"\nrow = "a"\nvalue = [0.9, 0.05, 0.05]\nslip = true').verdict == "slip"
 
 
 @pytest.mark.parametrize(
     ("claim", "changes", "words"),
     [
-        (f'of = "weights"\nvalue = {padded(by_hand())}', {"temperature": "2.0"}, "the temperature was left out"),
         (
-            f'of = "weights"\nvalue = {padded(by_hand(mask=BACK))}',
+            f'of = "weights"\nvalue = {as_toml(weights_by_numpy())}',
+            {"temperature": "2.0"},
+            "the temperature was left out",
+        ),
+        (
+            f'of = "weights"\nvalue = {as_toml(weights_by_numpy(mask=CAUSAL))}',
             {},
             "a causal mask was applied, which this lesson does not",
         ),
-        (f'of = "weights"\nrow = "a"\nvalue = {padded(by_hand()[1:2])[1:-1]}', {}, "this is the row of b"),
-        (f'of = "weights"\nrow = "b"\nvalue = {padded(by_hand().T[1:2])[1:-1]}', {}, "a column was taken for a row"),
+        (f'of = "weights"\nrow = "a"\nvalue = {as_toml(weights_by_numpy()[1:2])[1:-1]}', {}, "this is the row of b"),
+        (
+            f'of = "weights"\nrow = "b"\nvalue = {as_toml(weights_by_numpy().T[1:2])[1:-1]}',
+            {},
+            "a column was taken for a row",
+        ),
     ],
 )
 def test_other_words_of_a_cause(claim, changes, words):
-    assert any(words in text for text in finding(claim, **changes).causes.values())
+    assert any(words in text for text in check(claim, **changes).causes.values())
 
 
 def test_the_residual_and_positions_may_be_left_out():
-    right = finding('of = "residual"\nrow = "a"\nvalue = [0, 0, 0]').found.values
+    right = check('of = "residual"\nrow = "a"\nvalue = [0, 0, 0]').computed.values
     assert right == pytest.approx(X[0] + SUM[0])
     before = 'positions = "sinusoidal"'
-    text = f'of = "scores"\nvalue = {padded(X @ np.array([[1, 2, 0], [0, 1, 0], [1, 0, 1]]) @ X.T)}'
-    assert "the positions were left out" in finding(text, before=before).causes["left out"]
+    text = f'of = "scores"\nvalue = {as_toml(X @ np.array([[1, 2, 0], [0, 1, 0], [1, 0, 1]]) @ X.T)}'
+    assert "the positions were left out" in check(text, before=before).causes["left out"]
 
 
 def test_a_wrong_number_that_nothing_explains_has_no_cause():
-    found = finding('of = "weights"\nrow = "a"\ncolumn = "b"\nvalue = 0.98765')
-    assert (found.verdict, found.causes) == ("wrong", {})
+    finding = check('of = "weights"\nrow = "a"\ncolumn = "b"\nvalue = 0.98765')
+    assert (finding.verdict, finding.causes) == ("wrong", {})
 
 
-def test_the_first_wrong_entry_is_told():
-    matrix = by_hand().round(3)
+def test_the_first_wrong_entry():
+    matrix = weights_by_numpy().round(3)
     matrix[1, 2] += 0.25
-    found = finding(f'of = "weights"\nvalue = {padded(matrix)}')
-    assert found.first == ("row b, column c", f"{matrix[1, 2]:.3f}", f"{by_hand()[1, 2]:.3f}")
-    assert found.where == "x.toml, line 17"
+    finding = check(f'of = "weights"\nvalue = {as_toml(matrix)}')
+    assert finding.first == ("row b, column c", f"{matrix[1, 2]:.3f}", f"{weights_by_numpy()[1, 2]:.3f}")
+    assert finding.where == "x.toml, line 17"
 
 
 def test_above_and_below():
-    assert finding('of = "weights"\nrow = "a"\nmeasure = "largest"\nabove = 0.5').verdict == "right"
-    found = finding('of = "weights"\nrow = "a"\nmeasure = "largest"\nbelow = 0.5')
-    assert (found.verdict, found.first[1], found.causes) == ("wrong", "below 0.5", {})
-    assert finding('of = "weights"\nrow = "a"\nmeasure = "total"\nabove = 0.5\nbelow = 1.5').verdict == "right"
+    assert check('of = "weights"\nrow = "a"\nmeasure = "largest"\nabove = 0.5').verdict == "right"
+    finding = check('of = "weights"\nrow = "a"\nmeasure = "largest"\nbelow = 0.5')
+    assert (finding.verdict, finding.first[1], finding.causes) == ("wrong", "below 0.5", {})
+    assert check('of = "weights"\nrow = "a"\nmeasure = "total"\nabove = 0.5\nbelow = 1.5').verdict == "right"
 
 
-def test_masked_is_claimed_by_that_word():
-    found = finding('of = "masked"\nrow = "a"\nvalue = [0.0, "masked", "masked"]', mask="causal")
-    assert found.first[0] == "column a"
-    right = f"{found.found.values[0]:.4f}"
-    assert finding(f'of = "masked"\nrow = "a"\nvalue = [{right}, "masked", "masked"]', mask="causal").verdict == "right"
-    assert finding(f'of = "masked"\nrow = "a"\nvalue = [{right}, 0.0, "masked"]', mask="causal").first == (
+def test_a_masked_score_is_claimed_as_masked():
+    finding = check('of = "masked"\nrow = "a"\nvalue = [0.0, "masked", "masked"]', mask="causal")
+    assert finding.first[0] == "column a"
+    right = f"{finding.computed.values[0]:.4f}"
+    assert check(f'of = "masked"\nrow = "a"\nvalue = [{right}, "masked", "masked"]', mask="causal").verdict == "right"
+    assert check(f'of = "masked"\nrow = "a"\nvalue = [{right}, 0.0, "masked"]', mask="causal").first == (
         "column b",
         "0.0",
         "masked",
     )
-    assert found.plain()["computed"][1:] == [None, None]
+    assert finding.to_dict()["computed"][1:] == [None, None]

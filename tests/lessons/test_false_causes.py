@@ -9,64 +9,64 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from transom.lessons import parsed
-from transom.lessons.causes import causes
-from transom.lessons.checking import check_each
-from transom.lessons.claims import agree, digits, flat, quantity
-from transom.lessons.shelf import paths, shipped
+from transom.lessons import parse_lesson
+from transom.lessons.check_claims import check_claims
+from transom.lessons.claims import claim_matches, claimed_decimals, compute_quantity, flatten_claim
+from transom.lessons.diagnosis import find_causes
+from transom.lessons.lesson_file import load_shipped, shipped_paths
 
 TRAINED = 6  # the lesson with a small training, which takes seconds
 KINDS = ("one", "some", "all", "near", "large")
 
 
 def figures(numbers):
-    """Every figure of the lessons that may be spoilt: a lesson, a claim of it, and what is right."""
-    found = []
-    for lesson in map(shipped, numbers):
+    """Every figure of the lessons that may be changed: a lesson, a claim of it, and what is right."""
+    pool = []
+    for lesson in map(load_shipped, numbers):
         for claim in lesson.claims:
-            right = quantity(lesson, claim)
+            right = compute_quantity(lesson, claim)
             if claim.value is not None and not claim.slip and np.isfinite(right.values).all():
-                found.append((lesson, claim, right))
-    return found
+                pool.append((lesson, claim, right))
+    return pool
 
 
-def like(value, numbers):
+def reshape_like(value, numbers):
     """Numbers in the shape of a claim."""
-    return next(numbers) if isinstance(value, Decimal) else tuple(like(one, numbers) for one in value)
+    return next(numbers) if isinstance(value, Decimal) else tuple(reshape_like(part, numbers) for part in value)
 
 
-def spoilt(draw, claim, right, kind):
+def spoil(rng, claim, right, kind):
     """The claim with random numbers of the size of the right ones; near them; or far too large."""
-    numbers, places = flat(claim.value), digits(claim.value)
+    numbers, decimals = flatten_claim(claim.value), claimed_decimals(claim.value)
     largest = 1.0 if claim.of == "weights" else 1.5 * max(1.0, float(np.abs(right.values).max(initial=0.0)))
     lowest = 0.0 if (right.values >= 0).all() else -largest
-    count = {"all": len(numbers), "some": draw.randint(1, len(numbers))}.get(kind, 1)
-    for place in draw.sample(range(len(numbers)), count):
+    count = {"all": len(numbers), "some": rng.randint(1, len(numbers))}.get(kind, 1)
+    for index in rng.sample(range(len(numbers)), count):
         if kind == "near":
-            numbers[place] += draw.choice([-1, 1]) * draw.randint(1, 30) * Decimal(10) ** -places[place]
+            numbers[index] += rng.choice([-1, 1]) * rng.randint(1, 30) * Decimal(10) ** -decimals[index]
         else:
-            size = draw.uniform(1, 10) * 10 ** draw.uniform(1, 8) if kind == "large" else draw.uniform(lowest, largest)
-            numbers[place] = Decimal(f"{size:.{places[place]}f}")
-    return replace(claim, value=like(claim.value, iter(numbers)))
+            size = rng.uniform(1, 10) * 10 ** rng.uniform(1, 8) if kind == "large" else rng.uniform(lowest, largest)
+            numbers[index] = Decimal(f"{size:.{decimals[index]}f}")
+    return replace(claim, value=reshape_like(claim.value, iter(numbers)))
 
 
-def explained(pool, tries, seed=1):
-    """The causes told of so many spoilt figures. That weights do not sum to 1 is no guess, so it does not count."""
-    draw, found, spoilt_ones = random.Random(seed), [], 0
-    while spoilt_ones < tries:
-        lesson, claim, right = draw.choice(pool)
-        wrong = spoilt(draw, claim, right, draw.choice(KINDS))
-        if agree(wrong, right).all():
+def explain_spoilt(pool, tries, seed=1):
+    """The causes given for so many changed figures. That weights do not sum to 1 is no guess, so it does not count."""
+    rng, explained, spoilt = random.Random(seed), [], 0
+    while spoilt < tries:
+        lesson, claim, right = rng.choice(pool)
+        wrong = spoil(rng, claim, right, rng.choice(KINDS))
+        if claim_matches(wrong, right).all():
             continue
-        spoilt_ones += 1
-        told = {name: words for name, words in causes(lesson, wrong, right).items() if name != "not one"}
-        found += [told] if told else []
-    return found
+        spoilt += 1
+        causes = {name: words for name, words in find_causes(lesson, wrong, right).items() if name != "not one"}
+        explained += [causes] if causes else []
+    return explained
 
 
 def test_hardly_any_random_figure_of_a_sum_is_explained():
-    pool = [one for one in figures([1, 4, 5, 12, 16]) if one[1].of == "sum"]
-    assert len(explained(pool, 25)) <= 1
+    pool = [figure for figure in figures([1, 4, 5, 12, 16]) if figure[1].of == "sum"]
+    assert len(explain_spoilt(pool, 25)) <= 1
 
 
 @pytest.mark.slow
@@ -93,9 +93,9 @@ value = [[{value}]]
 
 
 @pytest.mark.parametrize("value", ["3.095", "9.993", "28.950", "118.799", "79975208.000"])
-def test_no_absurd_value_is_told(value):
-    (found,) = check_each(parsed(TABLE.format(value=value), "x.toml"))
-    assert (found.verdict, found.causes) == ("wrong", {})
+def test_no_absurd_value_is_a_cause(value):
+    (finding,) = check_claims(parse_lesson(TABLE.format(value=value), "x.toml"))
+    assert (finding.verdict, finding.causes) == ("wrong", {})
 
 
 SUMS = """title = "x"
@@ -114,21 +114,21 @@ def test_a_misread_value_must_explain_every_row():
     scores = np.eye(2) / np.sqrt(2)
     weights = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     sums = weights @ np.array([[1, 2], [5, 4]])  # the value of b misread in both rows
-    rows = [[f"{one:.4f}" for one in row] for row in sums]
-    (found,) = check_each(parsed(SUMS.format(value=str(rows).replace("'", "")), "x.toml"))
-    assert found.causes == {"value vector": "the value of b was taken as [5 4] instead of [3 4]"}
+    rows = [[f"{number:.4f}" for number in row] for row in sums]
+    (finding,) = check_claims(parse_lesson(SUMS.format(value=str(rows).replace("'", "")), "x.toml"))
+    assert finding.causes == {"value vector": "the value of b was taken as [5 4] instead of [3 4]"}
     rows[1][0] = "3.1415"
-    (found,) = check_each(parsed(SUMS.format(value=str(rows).replace("'", "")), "x.toml"))
-    assert (found.verdict, found.causes) == ("wrong", {})
+    (finding,) = check_claims(parse_lesson(SUMS.format(value=str(rows).replace("'", "")), "x.toml"))
+    assert (finding.verdict, finding.causes) == ("wrong", {})
 
 
 def test_no_division_by_the_root_of_a_d_model_that_is_not_there():
     """Scores that are given have no d_model: √1 would be no division at all."""
     text = SUMS.replace('of = "sum"', 'of = "scaled"').format(value="[[1.0, 0.0], [0.0, 1.0]]")
-    (found,) = check_each(parsed(text, "x.toml"))
-    assert "wrong divisor" not in found.causes
+    (finding,) = check_claims(parse_lesson(text, "x.toml"))
+    assert "wrong divisor" not in finding.causes
 
 
 if __name__ == "__main__":
-    everything = figures(number for number in range(1, len(paths()) + 1) if number != TRAINED)
-    print(len(explained(everything, int(sys.argv[1]))))
+    everything = figures(number for number in range(1, len(shipped_paths()) + 1) if number != TRAINED)
+    print(len(explain_spoilt(everything, int(sys.argv[1]))))

@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from transom.lessons import setting_up
-from transom.lessons.causes import CAUSES
-from transom.lessons.checking import checked, right_texts
-from transom.lessons.claims import flat
+from transom.lessons import lesson_setup
+from transom.lessons.check_claims import check_lesson
+from transom.lessons.claims import MEASURES, flatten_claim
+from transom.lessons.diagnosis import CAUSES
 from transom.lessons.experiments import EXPERIMENTS
 from transom.lessons.glossary import GLOSSARY
-from transom.lessons.measures import MEASURES
-from transom.lessons.reading import CLAIM, LESSON, PICTURES
-from transom.lessons.shelf import paths, shipped
+from transom.lessons.lesson_file import CLAIM, LESSON, PICTURES, load_shipped, shipped_paths
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGE = (DOCS / "lessons.md").read_text(encoding="utf-8")
@@ -31,9 +29,9 @@ def keys_of(heading):
     ("heading", "known"),
     [
         ("key", LESSON),
-        ("key of `[attention]`", setting_up.ATTENTION),
-        ("key of `[parameters]`", setting_up.PARAMETERS),
-        ("key of `[block]`", setting_up.BLOCK),
+        ("key of `[attention]`", lesson_setup.ATTENTION),
+        ("key of `[parameters]`", lesson_setup.PARAMETERS),
+        ("key of `[block]`", lesson_setup.BLOCK),
         ("key of `[[claim]]`", CLAIM),
         ("measure", [name for name in MEASURES if name != "value"]),
         ("cause", CAUSES),
@@ -47,16 +45,16 @@ def test_every_key_is_explained(heading, known):
 def test_the_path_is_on_its_page():
     rows = re.findall(r"^\| (\d+) \| `([\w-]+)` \| (.+) \| (\w+) \|$", PAGE, re.MULTILINE)
     assert rows == [
-        (str(number), path.stem[3:], shipped(number).title, shipped(number).picture)
-        for number, path in enumerate(paths(), start=1)
+        (str(number), path.stem[3:], load_shipped(number).title, load_shipped(number).picture)
+        for number, path in enumerate(shipped_paths(), start=1)
     ]
 
 
 def test_every_step_that_lessons_have_is_named():
     row = next(line for line in PAGE.splitlines() if line.startswith("| `of` |"))
-    named = set(re.findall(r"`(\w+)`", row)) - {"of"}
-    tables = {step.name for case in all_cases() for step in case.steps if step.how and "experiment" in step_end(step)}
-    assert {step.name for case in all_cases() for step in case.steps} - tables <= named
+    documented = set(re.findall(r"`(\w+)`", row)) - {"of"}
+    tables = {step.name for case in all_cases() for step in case.steps if step.kind == "measured"}
+    assert {step.name for case in all_cases() for step in case.steps} - tables <= documented
 
 
 def all_cases():
@@ -68,11 +66,7 @@ def all_cases():
         "low-rank-values",
         "cross-attention",
     )
-    return [case for name in names for case in shipped(name).cases.values()]
-
-
-def step_end(step):
-    return step.cell(0, 0).written()
+    return [case for name in names for case in load_shipped(name).cases.values()]
 
 
 def test_every_picture_is_named():
@@ -87,10 +81,10 @@ def test_the_glossary_is_the_table():
 
 @pytest.mark.parametrize("which", [1, 2])
 def test_every_printed_slip_stands_beside_the_right_figure(which):
-    slips = [one for one in checked(shipped(which)) if one.verdict == "slip"]
+    slips = [finding for finding in check_lesson(load_shipped(which)) if finding.verdict == "slip"]
     assert slips
-    for one in slips:
-        assert " ".join(str(number) for number in flat(one.claim.value)) in SLIPS
+    for slip in slips:
+        assert " ".join(str(number) for number in flatten_claim(slip.claim.value)) in SLIPS
     first = slips[0]
     assert first.causes[first.claim.slip] in SLIPS or "sum to 0.95" in first.causes[first.claim.slip]
 
@@ -113,26 +107,27 @@ FIGURES = {  # lesson, case, step, row, column, digits
 
 @pytest.mark.parametrize("figure", FIGURES)
 def test_every_figure_among_the_slips_is_computed(figure):
-    name, case, step, row, column, digits = FIGURES[figure]
-    found = shipped(name).steps(case)[step]
-    assert f"{found.values[found.place(row, 'row', found.rows), column]:.{digits}f}" == figure
+    name, case, step_name, row, column, digits = FIGURES[figure]
+    step = load_shipped(name).steps(case)[step_name]
+    assert f"{step.values[step.index_of(row, 'row'), column]:.{digits}f}" == figure
     assert figure in SLIPS
 
 
 def test_the_share_of_vanished_gradients():
-    found = shipped("why-scaling").steps()["vanished"]
-    assert f"{found.values[0, 2]:.0%}".replace("%", " %") in SLIPS
+    vanished = load_shipped("why-scaling").steps()["vanished"]
+    assert f"{vanished.values[0, 2]:.0%}".replace("%", " %") in SLIPS
 
 
 def test_the_right_context_and_weights_are_on_the_page():
     for which, of in ((1, "sum"), (2, "weights")):
-        right = next(one for one in checked(shipped(which)) if one.claim.of == of and one.verdict == "slip")
-        finer = {1: right_texts(right), 2: ["0.198", "0.204", "0.196", "0.202", "0.200"]}[which]
+        findings = check_lesson(load_shipped(which))
+        slip = next(finding for finding in findings if finding.claim.of == of and finding.verdict == "slip")
+        finer = {1: slip.right_texts, 2: ["0.198", "0.204", "0.196", "0.202", "0.200"]}[which]
         assert f"[{' '.join(finer)}]" in SLIPS
-        assert [f"{value:.{len(text) - 2}f}" for value, text in zip(right.found.values, finer, strict=True)] == finer
+        assert [f"{value:.{len(text) - 2}f}" for value, text in zip(slip.computed.values, finer, strict=True)] == finer
 
 
 def test_the_lessons_named_on_the_page_are_those():
-    for number, words in re.findall(r"lesson (\d+)(?:, case “([^”]+)”)?", SLIPS):
-        lesson = shipped(int(number))
-        assert not words or words in lesson.cases, (number, words)
+    for number, case in re.findall(r"lesson (\d+)(?:, case “([^”]+)”)?", SLIPS):
+        lesson = load_shipped(int(number))
+        assert not case or case in lesson.cases, (number, case)

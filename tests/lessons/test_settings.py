@@ -6,8 +6,8 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from transom.lessons import checked, parsed
-from transom.lessons.setting_up import ATTENTION, BLOCK, PARAMETERS, SETUP
+from transom.lessons import check_lesson, parse_lesson
+from transom.lessons.lesson_setup import ATTENTION, BLOCK, PARAMETERS, SETUP
 from transom.names import Misfit
 
 FORMS = {
@@ -30,7 +30,7 @@ FORMS = {
         "parameters": {"model": '"embedded/en-fr"', "layer": '"encoder.blocks.0.attention"'},
     },
 }
-VALUES = {  # of each setting one that says something
+VALUES = {  # a value of each setting that is not its default
     "": {
         "tokens": '["a", "b"]',
         "embeddings": "{ random = 5 }",
@@ -85,7 +85,7 @@ CASES = [
     if not (name == "given" and "given" in form)
 ]
 FORWARD = {"W_1": "{ random = 8 }", "W_2": "{ random = 9 }"}
-NEEDS = {  # what a setting must stand beside to have an effect on embeddings and parameters
+NEEDS = {  # what a setting needs beside it to have an effect on embeddings and parameters
     "d_head": {"attention": {"d_head": "5"}},
     "at": {"": {"at_embeddings": "[[1, 2, 3, 4, 5, 6]]"}},
     "at_embeddings": {"": {"at": '["x"]'}},
@@ -107,8 +107,8 @@ NEEDS = {  # what a setting must stand beside to have an effect on embeddings an
 }
 
 
-def written(form, *changes):
-    """The text of a lesson of a form, with settings changed; None takes one out."""
+def lesson_text(form, *changes):
+    """The text of a lesson of a form, with settings changed; None removes one."""
     sections = deepcopy(FORMS[form])
     for change in changes:
         for section, settings in change.items():
@@ -122,11 +122,11 @@ def written(form, *changes):
 
 def figures(text):
     """Every number that a lesson computes, by the name of its step."""
-    steps = parsed(text, "x.toml").steps()
+    steps = parse_lesson(text, "x.toml").steps()
     return [(step.name, step.head, step.layer, step.values) for step in steps]
 
 
-def outcome(text):
+def figures_or_error(text):
     """The figures of a lesson, or the complaint about it."""
     try:
         return figures(text)
@@ -136,8 +136,8 @@ def outcome(text):
 
 def differ(first, second):
     if isinstance(first, str) or isinstance(second, str):
-        return all(one.startswith("x.toml, line ") for one in (first, second) if isinstance(one, str))
-    if [one[:3] for one in first] != [one[:3] for one in second]:
+        return all(error.startswith("x.toml, line ") for error in (first, second) if isinstance(error, str))
+    if [figure[:3] for figure in first] != [figure[:3] for figure in second]:
         return True
     return any(
         a[3].shape != b[3].shape or not np.array_equal(a[3], b[3], equal_nan=True)
@@ -156,23 +156,23 @@ def test_every_setting_is_in_the_table():
 
 @pytest.mark.parametrize(("form", "section", "name"), CASES)
 def test_a_setting_changes_a_figure_or_is_refused_by_its_name(form, section, name):
-    before = figures(written(form))  # the form by itself is fine, so what is refused is refused for this setting
+    before = figures(lesson_text(form))  # the form by itself is fine, so what is refused is refused for this setting
     value = "true" if (form, name) == ("given scores", "scale") else VALUES[section][name]
-    after = outcome(written(form, {section: {name: value}}))
-    # `all` fills what is not given: where everything is given it says nothing that is not so.
+    after = figures_or_error(lesson_text(form, {section: {name: value}}))
+    # `all` fills in what is not given: here everything is given.
     assert differ(before, after) or (form, name) == ("embeddings", "all")
 
 
 @pytest.mark.parametrize("name", NEEDS)
 def test_a_setting_has_its_effect_beside_what_it_needs(name):
     section = next(section for section, names in VALUES.items() if name in names)
-    wide = {"attention": {"similarity": '"additive"'}} if name == "w" else {}
+    additive = {"attention": {"similarity": '"additive"'}} if name == "w" else {}
     needed = NEEDS[name]
     value = {section: {name: needed.get(section, {}).get(name) or VALUES[section][name]}}
-    after = figures(written("embeddings", wide, needed, value))
+    after = figures(lesson_text("embeddings", additive, needed, value))
     without = {"w": {"parameters": {"w": "[1, 1, 1]"}}, "d_head": {}}.get(name, {section: {name: None}})
-    before = outcome(written("embeddings", wide, {} if name == "d_head" else needed, without))
-    assert differ(before, after)  # or what it stands beside cannot do without it
+    before = figures_or_error(lesson_text("embeddings", additive, {} if name == "d_head" else needed, without))
+    assert differ(before, after)  # or what it is beside cannot do without it
 
 
 SCORES = """title = "Scores"
@@ -189,11 +189,11 @@ value = [[14, 7]]
 
 
 def test_given_scores_are_divided_by_the_root_of_the_d_head_that_is_given():
-    lesson = parsed(SCORES.format(settings="scale = true\nd_head = 64"), "x.toml")
-    (found,) = checked(lesson)
-    assert (found.verdict, found.first) == ("right", None)
+    lesson = parse_lesson(SCORES.format(settings="scale = true\nd_head = 64"), "x.toml")
+    (finding,) = check_lesson(lesson)
+    assert (finding.verdict, finding.first) == ("right", None)
     steps = lesson.steps()
-    assert steps["scaled"].cell("q", "x").written() == "112 / √64 = 14"
+    assert steps["scaled"].cell("q", "x").to_text() == "112 / √64 = 14"
     assert steps["weights"].values[0, 0] == pytest.approx(1 / (1 + math.exp(-7)), rel=1e-12)
     assert lesson.notes == {}
 
@@ -209,13 +209,13 @@ REFUSED = {
         "given scores",
         {"attention": {"d_head": "64"}},
         "x.toml, line 7: d_head should have an effect, but it has none here: given scores are divided by √d_head"
-        " only where scale = true; write that, or leave it out",
+        " only with scale = true; write that, or leave it out",
     ),
     "d_head of unscaled scores": (
         "given scores",
         {"attention": {"d_head": "64", "scale": "false"}},
         "x.toml, line 7: d_head should have an effect, but it has none here: given scores are divided by √d_head"
-        " only where scale = true; write that, or leave it out",
+        " only with scale = true; write that, or leave it out",
     ),
     "d_head of given Q": (
         "given Q, K, V",
@@ -335,7 +335,7 @@ REFUSED = {
 def test_what_has_no_effect_is_refused(name):
     form, changes, message = REFUSED[name]
     with pytest.raises(Misfit) as caught:
-        parsed(written(form, changes), "x.toml")
+        parse_lesson(lesson_text(form, changes), "x.toml")
     assert str(caught.value) == message
 
 
@@ -363,43 +363,45 @@ def test_what_has_no_effect_is_refused(name):
     ],
 )
 def test_sizes_of_a_model_are_its_own(changes, message):
-    from transom.lessons.from_model import loaded
-    from transom.models.embedded import embedded
+    from transom.lessons.matrix_sources import load_lesson_model
+    from transom.models.embedded import embedded_folder
 
-    attention = dict(loaded(embedded())[0].named_modules())["encoder.blocks.0.attention"]
+    attention = dict(load_lesson_model(embedded_folder()).model.named_modules())["encoder.blocks.0.attention"]
     message = message.replace("HEADS", str(attention.heads)).replace("WIDTH", str(attention.W_Q.weight.shape[1]))
     with pytest.raises(Misfit) as caught:
-        parsed(written("model", changes), "x.toml")
+        parse_lesson(lesson_text("model", changes), "x.toml")
     assert str(caught.value) == message
 
 
-def test_a_setting_that_another_case_uses_may_stand_in_the_lesson():
-    text = written("embeddings", {"parameters": {"w": "[1, 2, 3]"}})
+def test_a_setting_that_only_another_case_uses_is_fine():
+    text = lesson_text("embeddings", {"parameters": {"w": "[1, 2, 3]"}})
     text += '[[case]]\nname = "additive"\n[case.attention]\nsimilarity = "additive"\n'
-    lesson = parsed(text, "x.toml")
+    lesson = parse_lesson(text, "x.toml")
     assert differ(
         [("", None, 0, lesson.steps()["scores"].values)], [("", None, 0, lesson.steps("additive")["scores"].values)]
     )
     with pytest.raises(Misfit) as caught:
-        parsed(text.replace('similarity = "additive"', "temperature = 2"), "x.toml")
+        parse_lesson(text.replace('similarity = "additive"', "temperature = 2"), "x.toml")
     assert str(caught.value).startswith("x.toml, line 13: w should have an effect, but it has none here: ")
 
 
-def test_what_is_so_anyway_may_be_said():
+def test_a_default_may_be_stated():
     plain = {"attention": {"heads": "1", "narrow": "false"}, "block": {"residual": "false", "norm": '"none"'}}
-    assert not differ(figures(written("given Q, K, V")), figures(written("given Q, K, V", plain)))
+    assert not differ(figures(lesson_text("given Q, K, V")), figures(lesson_text("given Q, K, V", plain)))
     widths = {"attention": {"d_head": "2", "d_value": "1", "similarity": '"dot"'}}
-    assert not differ(figures(written("given Q, K, V")), figures(written("given Q, K, V", widths)))
+    assert not differ(figures(lesson_text("given Q, K, V")), figures(lesson_text("given Q, K, V", widths)))
 
 
-def test_scores_taken_as_they_are_because_nothing_is_said_are_told():
-    lesson = parsed(written("given scores"), "x.toml")
+def test_scores_that_are_not_scaled_because_scale_is_not_set_have_a_note():
+    lesson = parse_lesson(lesson_text("given scores"), "x.toml")
     assert lesson.notes == {
         "": "scale is not set, so the given scores go into the softmax as they are; write scale = false if they should,"
-        " or scale = true and d_head if they are to be divided by √d_head"
+        " or scale = true and d_head if they should be divided by √d_head"
     }
     assert lesson.steps()["scores"].title == "scores, as given, and taken as they are: scale is not set"
-    said = parsed(written("given scores", {"attention": {"scale": "false"}}), "x.toml")
-    assert said.notes == {}
-    assert said.steps()["scores"].title == "scores, as given"
-    assert not differ(figures(written("given scores")), [(s.name, s.head, s.layer, s.values) for s in said.steps()])
+    stated = parse_lesson(lesson_text("given scores", {"attention": {"scale": "false"}}), "x.toml")
+    assert stated.notes == {}
+    assert stated.steps()["scores"].title == "scores, as given"
+    assert not differ(
+        figures(lesson_text("given scores")), [(s.name, s.head, s.layer, s.values) for s in stated.steps()]
+    )

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from lessons.cells import check_cells, recompute
 
 import transom
 from transom.equations import attention
-from transom.lessons import Steps, number, steps_of
+from transom.lessons import Steps, format_number, steps_of
 from transom.names import Misfit
 
 TOKENS = ("The", "cat", "sat", "on", "it")
@@ -27,20 +28,6 @@ def steps(qkv):
     return steps_of(transom.sight(*qkv, causal=True), batch=1, head=2, tokens=TOKENS)
 
 
-def retold(one):
-    """The result of an arithmetic from its terms alone."""
-    if one.kind == "dot":
-        return sum(math.prod(term[1:]) for term in one.terms)
-    if one.kind == "sum":
-        return sum(term[1] for term in one.terms)
-    if one.kind == "quotient":
-        return one.terms[0][1] / one.terms[1][1]
-    if one.kind == "softmax":
-        own, *row = (term[1] for term in one.terms)
-        return math.exp(own) / sum(math.exp(score) for score in row)
-    return one.result
-
-
 def test_the_steps_come_in_order(steps):
     assert steps.names == ("Q", "K", "V", "scores", "scaled", "masked", "weights", "sum")
     assert (steps.tokens, steps.at_tokens, steps.heads, steps.layers, len(steps)) == (TOKENS, TOKENS, (2,), (0,), 8)
@@ -49,8 +36,8 @@ def test_the_steps_come_in_order(steps):
 def test_every_step_is_what_the_equations_give(steps, qkv):
     Q, K, V = (x[1, 2] for x in qkv)
     scores = attention.scores(Q, K)
-    scaled = attention.scaled(scores, D_HEAD)
-    masked = attention.masked(scaled, torch.ones(TOKEN, TOKEN, dtype=torch.bool).tril())
+    scaled = attention.scale_scores(scores, D_HEAD)
+    masked = attention.mask_scores(scaled, torch.ones(TOKEN, TOKEN, dtype=torch.bool).tril())
     weights = attention.softmax(masked)
     expected = {"Q": Q, "K": K, "V": V, "scores": scores, "scaled": scaled, "masked": masked, "weights": weights}
     for name, tensor in {**expected, "sum": attention.context(weights, V)}.items():
@@ -58,51 +45,45 @@ def test_every_step_is_what_the_equations_give(steps, qkv):
 
 
 def test_every_cell_comes_to_its_number(steps):
-    for step in steps:
-        for i, row in enumerate(step.values):
-            for j, value in enumerate(row):
-                found = step.cell(i, j)
-                assert found.result == value
-                if not math.isinf(value):
-                    assert math.isclose(retold(found), value, rel_tol=1e-12, abs_tol=1e-15), (step.name, i, j)
+    check_cells(steps)
 
 
 def test_a_masked_score_is_never_a_number(steps):
-    assert steps["masked"].cell("The", "sat").written() == "masked: The may not look at sat"
-    assert steps["weights"].cell("The", "sat").written() == "masked, so the weight is 0"
-    assert steps["masked"].shown()[0][1:] == ["masked"] * 4
-    assert steps["masked"].cell(0, 1).plain() == {
+    assert steps["masked"].cell("The", "sat").to_text() == "masked: The may not look at sat"
+    assert steps["weights"].cell("The", "sat").to_text() == "masked, so the weight is 0"
+    assert steps["masked"].to_strings()[0][1:] == ["masked"] * 4
+    assert steps["masked"].cell(0, 1).to_dict() == {
         "kind": "masked",
         "what": "The may not look at cat",
         "terms": [],
         "result": None,
         "masked": True,
     }
-    assert None in steps["weights"].cell(1, 0).plain()["terms"][-1]
+    assert None in steps["weights"].cell(1, 0).to_dict()["terms"][-1]
 
 
 def test_nan_in_a_masked_value_leaks_nowhere(qkv):
     Q, K, V = (x.clone() for x in qkv)
     V[:, :, 3] = torch.nan
-    found = steps_of(transom.sight(Q, K, V, causal=True), tokens=TOKENS)
-    assert np.isfinite(found["sum"].values[:3]).all()
-    assert np.isnan(found["sum"].values[3:]).all()
+    steps = steps_of(transom.sight(Q, K, V, causal=True), tokens=TOKENS)
+    assert np.isfinite(steps["sum"].values[:3]).all()
+    assert np.isnan(steps["sum"].values[3:]).all()
 
 
 @pytest.mark.parametrize(
-    "same",
+    "options",
     [{"softcap": 1.7}, {"scale": 0.3}, {"scale": 1.0}, {"bias": torch.linspace(-1, 1, TOKEN * TOKEN).reshape(5, 5)}],
     ids=["softcap", "scale", "unscaled", "bias"],
 )
-def test_what_the_attention_did_to_its_scores_is_a_step(same, qkv):
-    given = {name: value.double() if isinstance(value, torch.Tensor) else value for name, value in same.items()}
-    sight = transom.sight(*qkv, **given)
-    found = steps_of(sight, head=1)
-    assert np.allclose(found["weights"].values, sight.weights(batch=0, head=1).numpy(), rtol=1e-12)
-    assert np.allclose(found["sum"].values, sight.output[0, 1].numpy(), rtol=1e-10)
-    assert found.tokens == ("1", "2", "3", "4", "5")
-    last = found.names[found.names.index("weights") - 1]
-    assert math.isclose(retold(found[last].cell(2, 1)), found[last].values[2, 1], rel_tol=1e-12)
+def test_what_the_attention_did_to_its_scores_is_a_step(options, qkv):
+    options = {name: value.double() if isinstance(value, torch.Tensor) else value for name, value in options.items()}
+    sight = transom.sight(*qkv, **options)
+    steps = steps_of(sight, head=1)
+    assert np.allclose(steps["weights"].values, sight.weights(batch=0, head=1).numpy(), rtol=1e-12)
+    assert np.allclose(steps["sum"].values, sight.output[0, 1].numpy(), rtol=1e-10)
+    assert steps.tokens == ("1", "2", "3", "4", "5")
+    last = steps.names[steps.names.index("weights") - 1]
+    assert math.isclose(recompute(steps[last].cell(2, 1)), steps[last].values[2, 1], rel_tol=1e-12)
 
 
 def test_shared_keys_go_by_their_group(qkv):
@@ -117,13 +98,13 @@ def test_the_projections_open_their_arithmetic(own_errors):
     parameters = {f"W_{letter}": getattr(layer, f"W_{letter}").weight.T for letter in "QKV"}
     parameters |= {f"b_{letter}": getattr(layer, f"W_{letter}").bias for letter in "QKV"}
     with torch.no_grad():
-        sight = transom.sight(*layer.projected(x))
-    found = steps_of(sight, tokens=TOKENS, embedding=x[0], parameters=parameters)
-    assert found.names[:4] == ("embedding", "Q", "K", "V")
+        sight = transom.sight(*layer.project(x))
+    steps = steps_of(sight, tokens=TOKENS, embedding=x[0], parameters=parameters)
+    assert steps.names[:4] == ("embedding", "Q", "K", "V")
     for name in ("Q", "K", "V"):
-        cell = found[name].cell("sat", 2)
+        cell = steps[name].cell("sat", 2)
         assert len(cell.terms) == D_MODEL + 1
-        assert math.isclose(retold(cell), cell.result, rel_tol=1e-12)
+        assert math.isclose(recompute(cell), cell.result, rel_tol=1e-12)
     with pytest.raises(Misfit) as caught:
         steps_of(sight, embedding=x[0] + 1, parameters=parameters)
     assert str(caught.value) == (
@@ -132,57 +113,57 @@ def test_the_projections_open_their_arithmetic(own_errors):
     )
 
 
-def test_only_the_steps_asked_for(qkv):
+def test_only_the_named_steps(qkv):
     assert steps_of(transom.sight(*qkv), names=["weights", "scores"]).names == ("scores", "weights")
 
 
 @pytest.mark.parametrize(
-    ("ask", "message"),
+    ("read", "message"),
     [
-        (lambda s: s["wights"], "there is no step 'wights'; did you mean 'weights'?"),
-        (lambda s: s["weights", 1], "weights is there for heads 2, but head 1 was asked for; count from 0"),
-        (lambda s: s["weights", 2, 4], "there are layers 0, but layer 4 was asked for; count from 0"),
-        (lambda s: s["weights"].cell("Teh", 0), "weights has no row 'Teh'; did you mean 'The'?"),
-        (lambda s: s["weights"].cell(0, 5), "weights has 5 columns, so 5 is none of them; count from 0"),
+        (lambda steps: steps["wights"], "there is no step 'wights'; did you mean 'weights'?"),
+        (lambda steps: steps["weights", 1], "there are heads 2, but head 1 was asked for; count from 0"),
+        (lambda steps: steps["weights", 2, 4], "there are layers 0, but layer 4 was asked for; count from 0"),
+        (lambda steps: steps["weights"].cell("Teh", 0), "weights has no row 'Teh'; did you mean 'The'?"),
+        (lambda steps: steps["weights"].cell(0, 5), "weights has 5 columns, so 5 is none of them; count from 0"),
     ],
 )
-def test_what_is_not_there_is_told(ask, message, steps):
+def test_a_step_or_cell_that_does_not_exist_is_an_error(read, message, steps):
     with pytest.raises(Misfit) as caught:
-        ask(steps)
+        read(steps)
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
-        ({"head": 3}, "this attention has heads=3, so 3 is none of them; count from 0"),
-        ({"batch": 2}, "this attention has batch=2, so 2 is none of them; count from 0"),
+        ({"head": 3}, "there are heads=3, so 3 is none of them; count from 0 to 2, or back from -1"),
+        ({"batch": 2}, "there are batch=2, so 2 is none of them; count from 0 to 1, or back from -1"),
         ({"tokens": ["a"]}, "this attention has queries=5, but 1 tokens came; give one for each"),
         ({"names": ["wieghts"]}, "there is no step 'wieghts'; did you mean 'weights'?"),
     ],
 )
-def test_what_does_not_fit_is_told(given, message, qkv):
+def test_what_does_not_fit_is_an_error(options, message, qkv):
     with pytest.raises(Misfit) as caught:
-        steps_of(transom.sight(*qkv), **given)
+        steps_of(transom.sight(*qkv), **options)
     assert str(caught.value) == message
 
 
-def test_a_label_that_stands_there_twice_must_be_asked_for_by_its_index(qkv):
-    found = steps_of(transom.sight(*qkv), tokens=["a", "b", "a", "c", "d"])
+def test_a_label_that_occurs_twice_must_be_given_by_its_index(qkv):
+    steps = steps_of(transom.sight(*qkv), tokens=["a", "b", "a", "c", "d"])
     with pytest.raises(Misfit) as caught:
-        found["weights"].cell("a", 0)
+        steps["weights"].cell("a", 0)
     assert str(caught.value) == (
-        "weights has 2 rows 'a', so the label does not say which; give the index, 0 for the first"
+        "weights has 2 rows 'a', so the label does not say which; give its number, 0 for the first"
     )
 
 
-def test_a_long_text_is_refused(own_errors):
+def test_a_long_text_is_an_error(own_errors):
     x = torch.zeros(1, 1, 1031, 2)
     with pytest.raises(Misfit) as caught:
         steps_of(transom.sight(x[:, :, :3], x, x))
     assert str(caught.value) == (
         "steps hold every number of at most 1024 tokens, but there are queries=3 and keys=1031;"
-        " ask for a map of it, or look at a shorter text"
+        " draw a map instead, or take a shorter text"
     )
 
 
@@ -201,22 +182,22 @@ def test_a_long_text_is_refused(own_errors):
     ],
 )
 def test_numbers_are_written_without_needless_zeros(value, shown):
-    assert number(value) == shown
+    assert format_number(value) == shown
 
 
 def test_long_sums_are_cut_and_counted(steps):
-    written = steps["scores"].cell(0, 0).written(digits=2, most=2)
-    assert "… (5 more) = " in written
+    text = steps["scores"].cell(0, 0).to_text(digits=2, most=2)
+    assert "… (5 more) = " in text
 
 
 def test_large_scores_are_written_by_their_differences(qkv):
     Q, K, V = qkv
-    found = steps_of(transom.sight(Q * 200, K, V))
-    written = found["weights"].cell(0, int(found["weights"].values[0].argmax())).written()
-    assert written.startswith("e^0 / (")
+    steps = steps_of(transom.sight(Q * 200, K, V))
+    text = steps["weights"].cell(0, int(steps["weights"].values[0].argmax())).to_text()
+    assert text.startswith("e^0 / (")
 
 
 def test_steps_of_one_head_or_layer(steps):
-    assert isinstance(steps.narrowed(head=2), Steps)
-    assert len(steps.narrowed(head=2, layer=0)) == 8
-    assert len(steps.narrowed(layer=1)) == 0
+    assert isinstance(steps.select(head=2), Steps)
+    assert len(steps.select(head=2, layer=0)) == 8
+    assert len(steps.select(layer=1)) == 0

@@ -1,8 +1,12 @@
 """Small models for tests, of every kind of part; sizes prime and different where they may be."""
 
+import re
+
+import pytest
 import torch
 
 from transom.models import Decoder, DecoderConfig, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
+from transom.names import Misfit
 
 SIZES = {"d_model": 12, "heads": 2, "d_hidden": 17, "longest": 37, "dropout": 0.1}
 PARTS = {
@@ -30,7 +34,7 @@ def encoder_decoder(**parts) -> EncoderDecoder:
 
 
 def lively(model):
-    """In evaluation mode, with biases and gains that are not all 0 and 1, so that a part left out would be seen."""
+    """The model in evaluation mode, with biases and gains that are not all 0 and 1, so that none can be left out."""
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:
@@ -43,12 +47,18 @@ def rows(*lengths: int, vocabulary: int = 23) -> list[torch.Tensor]:
     return [torch.randint(4, vocabulary, (length,)) for length in lengths]
 
 
-def padded(found: list[torch.Tensor], side: str = "right") -> tuple[torch.Tensor, torch.Tensor]:
-    """The rows as one batch, filled up on one side with a token that does stand for something, and what is real."""
-    longest = max(len(row) for row in found)
-    tokens = torch.full((len(found), longest), 5)
+def padded(rows: list[torch.Tensor], side: str = "right") -> tuple[torch.Tensor, torch.Tensor]:
+    """The rows as one batch, padded on one side with an ordinary token, and the mask of real tokens."""
+    longest = max(len(row) for row in rows)
+    tokens = torch.full((len(rows), longest), 5)
     real = torch.zeros(tokens.shape, dtype=torch.bool)
-    for place, row in enumerate(found):
-        here = slice(0, len(row)) if side == "right" else slice(longest - len(row), longest)
-        tokens[place, here], real[place, here] = row, True
+    for index, row in enumerate(rows):
+        part = slice(0, len(row)) if side == "right" else slice(longest - len(row), longest)
+        tokens[index, part], real[index, part] = row, True
     return tokens, real
+
+
+def assert_misfit(message, function, *args, **kwargs):
+    """The call raises a Misfit with exactly this message."""
+    with pytest.raises(Misfit, match=f"^{re.escape(message)}$"):
+        function(*args, **kwargs)

@@ -1,38 +1,31 @@
-"""Configs and presets: what they hold, what they refuse, and that every message says so."""
+"""Configs and presets: their values, and every error with its whole message."""
 
-import re
 import subprocess
 import sys
 
 import msgspec
 import pytest
 import torch
-from models.small import decoder, encoder, encoder_decoder
+from models.small import assert_misfit, decoder, encoder, encoder_decoder
 
-from transom.files.strict import json_object, settings
+from transom.files.strict_settings import parse_json_object, parse_settings
 from transom.models import MODELS, PRESETS, Decoder, DecoderConfig, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
-from transom.names import Misfit
 
 ENCODER = {"vocabulary": 23, "layers": 2, "d_model": 12, "heads": 2, "d_hidden": 17}
 PAIR = {"vocabulary": 23, "encoder_layers": 2, "decoder_layers": 3, "d_model": 12, "heads": 2, "d_hidden": 17}
 
 
-def complains(words, act, *given, **parts):
-    with pytest.raises(Misfit, match=f"^{re.escape(words)}$"):
-        act(*given, **parts)
-
-
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
-        ({"d_model": 0}, "d_model must be a whole number from 1 to 262144, but got 0; give a size that it has"),
-        ({"heads": 2.0}, "heads must be a whole number from 1 to 4096, but got 2.0; give a size that it has"),
-        ({"layers": 1001}, "layers must be a whole number from 1 to 1000, but got 1001; give a size that it has"),
-        ({"longest": True}, "longest must be a whole number from 1 to 16777216, but got True; give a size that it has"),
+        ({"d_model": 0}, "d_model must be a whole number from 1 to 262144, but got 0; give another size"),
+        ({"heads": 2.0}, "heads must be a whole number from 1 to 4096, but got 2.0; give another size"),
+        ({"layers": 1001}, "layers must be a whole number from 1 to 1000, but got 1001; give another size"),
+        ({"longest": True}, "longest must be a whole number from 1 to 16777216, but got True; give another size"),
         ({"narrow": 1}, "narrow must be true or false, but got 1; choose one"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, but got 1.0; 0.1 drops a tenth"),
         ({"hidden_dropout": "0"}, "hidden_dropout must be at least 0 and below 1, but got '0'; 0.1 drops a tenth"),
-        ({"padding": 23}, "padding must be a token from 0 to 22, but got 23; leave it out for 0"),
+        ({"padding": 23}, "padding must be a token from 0 to 22, but got 23; None means no padding"),
         (
             {"positions": "rotery"},
             "positions must be one of none, sinusoidal, learned, rotary, alibi, relative, but got 'rotery';"
@@ -52,22 +45,22 @@ def complains(words, act, *given, **parts):
         ({"labels": ("a", "b", "a")}, "labels must differ, but 'a' comes twice; leave one out"),
         (
             {"labels": tuple(map(str, range(10_001)))},
-            "labels may name 10000 or fewer, but 10001 came; are they labels?",
+            "there may be 10000 labels or fewer, but 10001 came; are they labels?",
         ),
     ],
 )
-def test_a_config_refuses_what_no_model_has(change, words):
-    complains(words, EncoderConfig, **ENCODER | change)
+def test_a_config_refuses_invalid_settings(change, message):
+    assert_misfit(message, EncoderConfig, **ENCODER | change)
 
 
 def test_tying_needs_one_vocabulary():
-    complains(
+    assert_misfit(
         "tying='all' needs one vocabulary, but source_vocabulary=29 and vocabulary=23;"
         " use tying='target', or one tokenizer for both",
         EncoderDecoderConfig,
         **PAIR | {"source_vocabulary": 29},
     )
-    complains(
+    assert_misfit(
         "tying must be one of target, none, but got 'all'; there are target, none",
         DecoderConfig,
         **ENCODER | {"tying": "all"},
@@ -81,22 +74,22 @@ def test_a_config_stays_as_it_is():
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"head": 2}, "here has no setting 'head'; did you mean 'heads'?"),
-        ({"heads": "2"}, "here does not fit: Expected `int`, got `str` - at `$.heads`; mend that setting"),
-        ({"labels": "yes"}, "here does not fit: Expected `array`, got `str` - at `$.labels`; mend that setting"),
-        ({"heads": 0}, "here: heads must be a whole number from 1 to 4096, but got 0; give a size that it has"),
+        ({"heads": "2"}, "here does not fit: Expected `int`, got `str` - at `$.heads`; correct that setting"),
+        ({"labels": "yes"}, "here does not fit: Expected `array`, got `str` - at `$.labels`; correct that setting"),
+        ({"heads": 0}, "here: heads must be a whole number from 1 to 4096, but got 0; give another size"),
     ],
 )
-def test_settings_from_outside_are_read_strictly(change, words):
-    complains(words, settings, EncoderConfig, ENCODER | change, "here")
+def test_settings_from_outside_are_read_strictly(change, message):
+    assert_misfit(message, parse_settings, EncoderConfig, ENCODER | change, "here")
 
 
 def test_a_missing_setting_is_named():
-    complains(
-        "here does not fit: Object missing required field `heads`; mend that setting",
-        settings,
+    assert_misfit(
+        "here does not fit: Object missing required field `heads`; correct that setting",
+        parse_settings,
         EncoderConfig,
         {name: value for name, value in ENCODER.items() if name != "heads"},
         "here",
@@ -104,23 +97,23 @@ def test_a_missing_setting_is_named():
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         (b"[1]", "here should hold one JSON object, but it holds a list; write {…}"),
         (
             b"{",
-            "here should be JSON, but it cannot be read (Input data was truncated); write it anew",
+            "here should be JSON, but it cannot be read (Input data was truncated); write it again",
         ),
     ],
 )
-def test_json_that_is_no_object(content, words):
-    complains(words, json_object, content, "here")
+def test_json_that_is_no_object(content, message):
+    assert_misfit(message, parse_json_object, content, "here")
 
 
 @pytest.mark.parametrize("config", [EncoderConfig(**ENCODER, labels=("a", "b")), EncoderDecoderConfig(**PAIR)])
 def test_a_config_survives_json(config):
-    told = msgspec.json.decode(msgspec.json.encode(msgspec.structs.asdict(config)))
-    assert settings(type(config), told, "here") == config
+    decoded = msgspec.json.decode(msgspec.json.encode(msgspec.structs.asdict(config)))
+    assert parse_settings(type(config), decoded, "here") == config
 
 
 def projections(d_model: int, count: int) -> int:
@@ -132,17 +125,17 @@ def feed_forward(d_model: int, d_hidden: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "vocabulary", "layers", "d_model", "d_hidden", "told"),
+    ("name", "vocabulary", "layers", "d_model", "d_hidden", "published"),
     [("base", 37_000, 6, 512, 2048, 63.1e6), ("tiny", 9_712, 4, 128, 256, 2.57e6)],
 )
-def test_presets_have_the_papers_number_of_parameters(name, vocabulary, layers, d_model, d_hidden, told):
+def test_presets_have_the_papers_number_of_parameters(name, vocabulary, layers, d_model, d_hidden, published):
     encoder_block = projections(d_model, 4) + feed_forward(d_model, d_hidden) + 2 * 2 * d_model
     decoder_block = projections(d_model, 8) + feed_forward(d_model, d_hidden) + 3 * 2 * d_model
     expected = vocabulary * d_model + layers * (encoder_block + decoder_block)
     with torch.device("meta"):
         count = EncoderDecoder(PRESETS[name](vocabulary)).count()
     assert count == expected
-    assert count == pytest.approx(told, rel=0.003)
+    assert count == pytest.approx(published, rel=0.003)
 
 
 def test_the_character_preset_has_nanogpts_number_of_parameters():
@@ -155,13 +148,13 @@ def test_the_character_preset_has_nanogpts_number_of_parameters():
 
 
 def test_every_preset_is_a_config_of_a_model():
-    kinds = {kind.settings for kind in MODELS.values()}
+    kinds = {model.config_class for model in MODELS.values()}
     assert {type(preset(101)) for preset in PRESETS.values()} <= kinds
 
 
 def test_every_model_is_in_the_table_under_its_name():
     assert {name: kind.kind for name, kind in MODELS.items()} == {name: name for name in MODELS}
-    assert [type(one()) for one in (encoder, decoder, encoder_decoder)] == list(MODELS.values())
+    assert [type(build()) for build in (encoder, decoder, encoder_decoder)] == list(MODELS.values())
 
 
 REAL_SHAPE = (
@@ -171,17 +164,17 @@ REAL_SHAPE = (
 
 
 @pytest.mark.usefixtures("own_errors")
-def test_what_a_model_is_given_must_fit():
+def test_inputs_of_a_model_must_fit():
     model, tokens = decoder(), torch.full((2, 5), 7)
-    complains(REAL_SHAPE, model, tokens, torch.ones(2, 4, dtype=torch.bool))
-    complains(REAL_SHAPE, encoder(), tokens, torch.ones(2, 4, dtype=torch.bool))
-    complains(
+    assert_misfit(REAL_SHAPE, model, tokens, torch.ones(2, 4, dtype=torch.bool))
+    assert_misfit(REAL_SHAPE, encoder(), tokens, torch.ones(2, 4, dtype=torch.bool))
+    assert_misfit(
         "real must be bool, True for real tokens, but it is torch.int64; use real.bool()",
         model,
         tokens,
         torch.ones(2, 5, dtype=torch.int64),
     )
-    complains(
+    assert_misfit(
         "source_real must be (batch=2, token=5), as source are (batch=2, token=5), but it is (batch=1, token=5);"
         " give one entry per token, cached ones included",
         encoder_decoder(),
@@ -191,7 +184,7 @@ def test_what_a_model_is_given_must_fit():
     )
     cache = model.new_cache()
     model(tokens, cache=cache)
-    complains(
+    assert_misfit(
         "real must be (batch=2, token=10), as tokens are (batch=2, token=5) behind 5 cached ones, but it is"
         " (batch=2, token=5); give one entry per token, cached ones included",
         model,
@@ -199,15 +192,15 @@ def test_what_a_model_is_given_must_fit():
         torch.ones(2, 5, dtype=torch.bool),
         cache,
     )
-    complains(
+    assert_misfit(
         "documents are packed for training, but a cache came too; leave one of the two out",
         model,
         tokens,
         cache=cache,
         documents=tokens,
     )
-    complains(
-        "documents must give a whole number per token, but tokens are (batch=2, token=5) and documents"
+    assert_misfit(
+        "documents must hold a whole number per token, but tokens are (batch=2, token=5) and documents"
         " (batch=1, token=5) of torch.int64; give ids of the same shape",
         model,
         tokens,
@@ -216,8 +209,8 @@ def test_what_a_model_is_given_must_fit():
 
 
 def test_an_encoder_without_labels_has_no_logits():
-    complains(
-        "this encoder has no labels to tell apart; use hidden or pooled, or build it with labels",
+    assert_misfit(
+        "this encoder has no labels; use hidden or pool, or build it with labels",
         encoder(labels=()),
         torch.full((2, 5), 7),
     )

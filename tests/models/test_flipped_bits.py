@@ -1,4 +1,4 @@
-"""Every bit of what a model folder says of itself, flipped one at a time: reported, or without any effect."""
+"""A flipped bit in the metadata of a model folder is reported, or has no effect."""
 
 import shutil
 from pathlib import Path
@@ -7,10 +7,10 @@ import msgspec
 import pytest
 import torch
 
-from transom.files.durable import MANIFEST
+from transom.files.atomic_files import MANIFEST
 from transom.models import Decoder, DecoderConfig, from_pretrained
-from transom.models.folder import matched, named
-from transom.models.tensors import loaded
+from transom.models.folder import match_tensors
+from transom.models.safetensors_files import load_tensors
 from transom.names import Misfit
 from transom.text.tokenizer import Tokenizer
 
@@ -29,17 +29,17 @@ def sample(tmp_path_factory):
     return folder
 
 
-def meaning(folder: Path) -> object:
-    """What a loaded model is and does."""
+def load_content(folder: Path) -> object:
+    """What the model in a folder is and computes."""
     model = from_pretrained(folder)
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     with torch.no_grad():
         numbers = model(TOKENS).tolist()
-    return msgspec.structs.asdict(model.config), model.generation.told(), numbers, tokenizer.engine.to_str()
+    return msgspec.structs.asdict(model.config), model.generation.to_dict(), numbers, tokenizer.engine.to_str()
 
 
 def flips(path: Path, length: int, every: int = 1):
-    """The file with each bit of its first bytes flipped in turn; whole again at the end."""
+    """The file with each bit of its first bytes flipped in turn; restored at the end."""
     content = path.read_bytes()
     for bit in range(0, 8 * length, every):
         damaged = bytearray(content)
@@ -54,17 +54,17 @@ def header_length(path: Path) -> int:
 
 
 def outcomes(folder: Path, path: Path, length: int, every: int = 1) -> dict[str, int]:
-    """How many flips were reported, and how many changed nothing; a third kind fails."""
-    whole, found = meaning(folder), {"reported": 0, "harmless": 0}
+    """How many flips were reported, and how many changed nothing; any other flip fails."""
+    undamaged, counts = load_content(folder), {"reported": 0, "harmless": 0}
     for bit in flips(path, length, every):
         try:
-            came = meaning(folder)
+            damaged = load_content(folder)
         except Misfit:
-            found["reported"] += 1
+            counts["reported"] += 1
         else:
-            assert came == whole, f"bit {bit} of {path.name} changed the model, and nothing was said"
-            found["harmless"] += 1
-    return found
+            assert damaged == undamaged, f"bit {bit} of {path.name} changed the model, and no error was raised"
+            counts["harmless"] += 1
+    return counts
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,7 @@ def test_some_bits(sample, tmp_path, name):
     folder = shutil.copytree(sample, tmp_path / "model")
     path = folder / name
     length = header_length(path) if name.endswith("safetensors") else path.stat().st_size
-    found = outcomes(folder, path, length, every=8 * length // 13)
-    assert found["reported"] > 0
+    assert outcomes(folder, path, length, every=8 * length // 13)["reported"] > 0
 
 
 @pytest.mark.slow
@@ -84,30 +83,30 @@ def test_every_bit_beside_a_manifest(sample, tmp_path, name):
     folder = shutil.copytree(sample, tmp_path / "model")
     path = folder / name
     length = header_length(path) if name.endswith("safetensors") else path.stat().st_size
-    found = outcomes(folder, path, length)
-    assert sum(found.values()) == 8 * length
+    counts = outcomes(folder, path, length)
+    assert sum(counts.values()) == 8 * length
     if name != MANIFEST:
-        assert found["harmless"] == 0, "the manifest has the sum of every file"
+        assert counts["harmless"] == 0, "the manifest has the checksum of every file"
 
 
 @pytest.mark.slow
 def test_every_bit_of_a_header_without_a_manifest(sample, tmp_path):
-    """Of a folder of another make: the header is held against the shapes of the config and the size of the file."""
+    """The header is compared with the shapes of the config and the size of the file."""
     folder = shutil.copytree(sample, tmp_path / "model")
     (folder / MANIFEST).unlink()
     path = folder / "model.safetensors"
-    shapes = {name: parameter.shape for name, parameter in named(from_pretrained(folder))}
+    shapes = {name: parameter.shape for name, parameter in from_pretrained(folder).named_parameters()}
 
-    def numbers():
-        places = matched(folder, shapes, None)
-        return {name: x.tolist() for file, names in places.items() for name, x in loaded(folder / file, names)}
+    def load_numbers():
+        files = match_tensors(folder, shapes, None)
+        return {name: x.tolist() for file, names in files.items() for name, x in load_tensors(folder / file, names)}
 
-    whole, reported, length = numbers(), 0, header_length(path)
+    undamaged, reported, length = load_numbers(), 0, header_length(path)
     for bit in flips(path, length):
         try:
-            came = numbers()
+            damaged = load_numbers()
         except Misfit:
             reported += 1
         else:
-            assert came == whole, f"bit {bit} changed the parameters, and nothing was said"
+            assert damaged == undamaged, f"bit {bit} changed the parameters, and no error was raised"
     assert 4 * length < reported < 8 * length

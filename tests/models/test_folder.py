@@ -1,4 +1,4 @@
-"""A model's folder: what goes in comes out bit for bit, and what is damaged, hostile or of another kind is told."""
+"""A model's folder: saving and loading is bit-identical; damaged, hostile or other folders raise errors."""
 
 import json
 import os
@@ -7,13 +7,13 @@ import struct
 
 import pytest
 import torch
-from models.small import decoder, encoder, encoder_decoder, rows
+from models.small import assert_misfit, decoder, encoder, encoder_decoder, rows
 from safetensors.torch import load_file, save_file
 
 from transom import models
-from transom.models import Decoder, Encoder, EncoderDecoder, GenerationConfig
-from transom.models.folder import OWN
-from transom.models.tensors import HEADER_BYTES
+from transom.models import Decoder, EncoderDecoder, GenerationConfig
+from transom.models.folder import FILES
+from transom.models.safetensors_files import HEADER_BYTES
 from transom.names import Misfit
 
 MODELS = {"encoder": encoder, "decoder": decoder, "encoder_decoder": encoder_decoder}
@@ -32,18 +32,13 @@ def folder(tmp_path):
     return tmp_path / "model"
 
 
-def complains(words, act, *given, **settings):
-    with pytest.raises(Misfit, match=f"^{re.escape(words)}$"):
-        act(*given, **settings)
+def same_parameters(model, loaded) -> bool:
+    saved, read = dict(model.named_parameters()), dict(loaded.named_parameters())
+    return saved.keys() == read.keys() and all(torch.equal(saved[name], read[name]) for name in saved)
 
 
-def same(one, other) -> bool:
-    ours, theirs = dict(one.named_parameters()), dict(other.named_parameters())
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
-class Words:
-    """A tokenizer, as far as a folder is concerned."""
+class SmallTokenizer:
+    """Something with `save`, as a folder needs it."""
 
     def save(self, path):
         path.write_text('{"words": 5}')
@@ -51,53 +46,53 @@ class Words:
 
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("shard_bytes", [2**31, 3000])
-def test_what_is_saved_is_loaded_bit_for_bit(tmp_path, kind, shard_bytes):
+def test_loading_gives_bit_identical_parameters(tmp_path, kind, shard_bytes):
     model = MODELS[kind](tying="none") if kind != "encoder" else encoder()
-    model.save_pretrained(tmp_path / "model", Words(), shard_bytes=shard_bytes)
+    model.save_pretrained(tmp_path / "model", SmallTokenizer(), shard_bytes=shard_bytes)
     before = torch.random.get_rng_state()
     loaded = type(model).from_pretrained(tmp_path / "model")
     assert torch.equal(torch.random.get_rng_state(), before)
     assert loaded.config == model.config
     assert not loaded.training
-    assert same(model, loaded)
+    assert same_parameters(model, loaded)
     assert type(models.from_pretrained(str(tmp_path / "model"))) is type(model)
     assert (tmp_path / "model" / "tokenizer.json").read_text() == '{"words": 5}'
     shards = list((tmp_path / "model").glob("model-*.safetensors"))
     assert (len(shards) > 1) == (shard_bytes == 3000)
-    own = {path.name for path in (tmp_path / "model").iterdir()}
-    assert own - OWN == {path.name for path in shards}
-    assert "README.md" in own
+    files = {path.name for path in (tmp_path / "model").iterdir()}
+    assert files - FILES == {path.name for path in shards}
+    assert "README.md" in files
 
 
 @pytest.mark.parametrize("tying", ["all", "target", "none"])
-def test_what_is_tied_is_written_once_and_stays_tied(tmp_path, tying):
+def test_tied_parameters_are_saved_once_and_stay_tied(tmp_path, tying):
     model = encoder_decoder(tying=tying)
     model.save_pretrained(tmp_path / "model")
-    held = load_file(tmp_path / "model" / "model.safetensors")
-    assert len(held) == len(list(model.parameters()))
-    assert sum(tensor.numel() for tensor in held.values()) == model.count()
+    tensors = load_file(tmp_path / "model" / "model.safetensors")
+    assert len(tensors) == len(list(model.parameters()))
+    assert sum(tensor.numel() for tensor in tensors.values()) == model.count()
     loaded = EncoderDecoder.from_pretrained(tmp_path / "model")
     assert (loaded.source_embedding.vectors is loaded.unembedding) == (tying == "all")
     tokens = torch.stack(rows(5, 5))
     assert torch.equal(model(tokens, tokens), loaded(tokens, tokens))
 
 
-def test_a_folder_is_written_anew_in_place_of_another_model(tmp_path):
+def test_a_saved_model_replaces_another(tmp_path):
     for model in (encoder(), decoder(), decoder()):
         model.save_pretrained(tmp_path / "model", shard_bytes=3000)
-        assert same(models.from_pretrained(tmp_path / "model"), model)
+        assert same_parameters(models.from_pretrained(tmp_path / "model"), model)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_a_folder_that_holds_more_than_a_model_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("all of it")
-    complains(
+    assert_misfit(
         f"{tmp_path} holds 'thesis.txt', which is no part of a model; choose a new or an empty folder",
         decoder().save_pretrained,
         tmp_path,
     )
     assert (tmp_path / "thesis.txt").read_text() == "all of it"
-    complains(
+    assert_misfit(
         f"{tmp_path / 'thesis.txt'} should become a folder, but there is a file of that name; choose another name",
         decoder().save_pretrained,
         tmp_path / "thesis.txt",
@@ -113,21 +108,21 @@ def test_a_save_that_fails_leaves_the_old_model(tmp_path):
     model.save_pretrained(tmp_path / "model")
     with pytest.raises(Misfit, match="No space left on device; free some space, or choose another folder"):
         decoder().save_pretrained(tmp_path / "model", Broken())
-    assert same(models.from_pretrained(tmp_path / "model"), model)
+    assert same_parameters(models.from_pretrained(tmp_path / "model"), model)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_the_readme_says_what_it_is_or_what_one_wants(tmp_path):
+def test_the_readme_lists_sizes_or_is_the_callers(tmp_path):
     model = encoder_decoder()
     model.save_pretrained(tmp_path / "model")
-    told = (tmp_path / "model" / "README.md").read_text()
-    assert told.startswith(f"# A Transom encoder–decoder\n\n{model.count():,} parameters. Load it with\n")
-    assert "| d_model | 12 |" in told
+    readme = (tmp_path / "model" / "README.md").read_text()
+    assert readme.startswith(f"# A Transom encoder–decoder\n\n{model.count():,} parameters. Load it with\n")
+    assert "| d_model | 12 |" in readme
     model.save_pretrained(tmp_path / "model", readme="mine")
     assert (tmp_path / "model" / "README.md").read_text() == "mine"
 
 
-def test_generation_settings_come_along(tmp_path):
+def test_generation_settings_are_saved(tmp_path):
     model = decoder()
     model.generation = GenerationConfig(max_new_tokens=7, eos_token_id=(2, 5), stop_strings=("\n",))
     model.save_pretrained(tmp_path / "model")
@@ -146,7 +141,7 @@ def test_generation_settings_come_along(tmp_path):
 def test_generation_settings_are_read_strictly(folder):
     path = folder / "generation_config.json"
     path.write_text('{"num_beam": 3}')
-    complains(
+    assert_misfit(
         f"{path} has no setting 'num_beam'; did you mean 'num_beams'?",
         Decoder.from_pretrained,
         folder,
@@ -154,29 +149,28 @@ def test_generation_settings_are_read_strictly(folder):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_numbers_of_another_kind_are_taken_when_asked(tmp_path, dtype):
+def test_other_dtypes_are_loaded_if_the_caller_asks(tmp_path, dtype):
     model = decoder()
     model.save_pretrained(tmp_path / "model", dtype=dtype)
     path = tmp_path / "model" / "model.safetensors"
     name, wider = next(iter(load_file(path))), "torch.float64" if dtype == torch.float64 else "torch.float32"
-    complains(
-        f"{path} holds {name!r} in {dtype}, but the parameters are torch.float32; give dtype={wider} to take it so",
+    assert_misfit(
+        f"{path} holds {name!r} in {dtype}, but the parameters are torch.float32; give dtype={wider} to load it so",
         Decoder.from_pretrained,
         tmp_path / "model",
     )
-    kept = Decoder.from_pretrained(tmp_path / "model", dtype)
-    assert kept.unembedding.dtype == dtype
+    assert Decoder.from_pretrained(tmp_path / "model", dtype).unembedding.dtype == dtype
     if dtype != torch.float64:
         wide = Decoder.from_pretrained(tmp_path / "model", torch.float32)
         assert wide.unembedding.dtype == torch.float32
         assert torch.equal(wide.unembedding, model.unembedding.to(dtype).float())
 
 
-def test_narrower_numbers_than_the_file_has_are_not_made_in_silence(folder):
+def test_numbers_are_not_narrowed_silently(folder):
     name = next(iter(load_file(folder / "model.safetensors")))
-    complains(
+    assert_misfit(
         f"{folder / 'model.safetensors'} holds {name!r} in torch.float32, but the parameters are torch.bfloat16;"
-        " give dtype=torch.float32 to take it so",
+        " give dtype=torch.float32 to load it so",
         Decoder.from_pretrained,
         folder,
         torch.bfloat16,
@@ -184,7 +178,7 @@ def test_narrower_numbers_than_the_file_has_are_not_made_in_silence(folder):
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "README.md", "generation_config.json"])
-def test_a_flipped_bit_is_told(tmp_path, name):
+def test_a_flipped_bit_raises_an_error(tmp_path, name):
     decoder().save_pretrained(tmp_path / "model")
     path = tmp_path / "model" / name
     content = bytearray(path.read_bytes())
@@ -194,13 +188,13 @@ def test_a_flipped_bit_is_told(tmp_path, name):
         Decoder.from_pretrained(tmp_path / "model")
 
 
-def test_a_manifest_that_leaves_the_parameters_out_is_told(tmp_path):
+def test_a_manifest_without_the_parameters_raises_an_error(tmp_path):
     decoder().save_pretrained(tmp_path / "model")
     path = tmp_path / "model" / "manifest.json"
-    told = json.loads(path.read_text())
-    del told["files"]["model.safetensors"]
-    path.write_text(json.dumps(told))
-    complains(
+    manifest = json.loads(path.read_text())
+    del manifest["files"]["model.safetensors"]
+    path.write_text(json.dumps(manifest))
+    assert_misfit(
         f"{path} should list 'model.safetensors', but it does not; take another copy",
         Decoder.from_pretrained,
         tmp_path / "model",
@@ -208,13 +202,13 @@ def test_a_manifest_that_leaves_the_parameters_out_is_told(tmp_path):
 
 
 def test_no_folder_and_no_model(tmp_path):
-    complains(
+    assert_misfit(
         f"{tmp_path / 'no'} should be the folder of a model, but there is no such folder; check the path",
         models.from_pretrained,
         tmp_path / "no",
     )
     (tmp_path / "notes.txt").write_text("of something else")
-    complains(
+    assert_misfit(
         f"{tmp_path} should hold config.json, but it does not; is it the folder of a model?",
         models.from_pretrained,
         tmp_path,
@@ -222,7 +216,7 @@ def test_no_folder_and_no_model(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (
             {"model": "encoder"},
@@ -234,7 +228,7 @@ def test_no_folder_and_no_model(tmp_path):
             "{config} should name its format and model, but it does not; is it a model of another library?",
         ),
         ({"auto_map": {"AutoModel": "evil.Evil"}}, "{config} has no setting 'auto_map'; there are {known}"),
-        ({"d_model": "12"}, "{config} does not fit: Expected `int`, got `str` - at `$.d_model`; mend that setting"),
+        ({"d_model": "12"}, "{config} does not fit: Expected `int`, got `str` - at `$.d_model`; correct that setting"),
         (
             {"d_hidden": 16_000_000},
             "{file} holds 'stack.blocks.0.feed_forward.W_1.bias' as (17,), but the model has (16000000,);"
@@ -251,23 +245,23 @@ def test_no_folder_and_no_model(tmp_path):
         ),
     ],
 )
-def test_a_config_that_does_not_fit(folder, change, words):
+def test_a_config_that_does_not_fit(folder, change, message):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    known = ", ".join(Decoder.settings.__struct_fields__)
-    near = words.endswith("{near}")
+    known = ", ".join(Decoder.config_class.__struct_fields__)
+    has_suggestion = message.endswith("{near}")
     with pytest.raises(Misfit) as caught:
         Decoder.from_pretrained(folder)
-    told = words.replace("{near}", "").format(
+    message = message.replace("{near}", "").format(
         folder=folder, config=path, file=folder / "model.safetensors", known=known
     )
-    assert str(caught.value).startswith(told) if near else str(caught.value) == told
+    assert str(caught.value).startswith(message) if has_suggestion else str(caught.value) == message
 
 
 def test_a_config_of_an_unknown_kind(folder):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"model": "decodr"}))
-    complains(
+    assert_misfit(
         f"the model of {folder} must be one of encoder, decoder, encoder_decoder, but got 'decodr';"
         " did you mean 'decoder'?",
         models.from_pretrained,
@@ -278,40 +272,42 @@ def test_a_config_of_an_unknown_kind(folder):
 def test_a_config_that_is_too_long_is_not_read(folder):
     path = folder / "config.json"
     path.write_bytes(b" " * (2**20 + 1))
-    complains(f"{path} may have 1048576 bytes, but it has 1048577; is it another file?", models.from_pretrained, folder)
+    assert_misfit(
+        f"{path} may have 1048576 bytes, but it has 1048577; is it another file?", models.from_pretrained, folder
+    )
 
 
-def tampered(folder, change) -> None:
+def change_tensors(folder, change) -> None:
     tensors = load_file(folder / "model.safetensors")
     change(tensors)
     save_file(tensors, folder / "model.safetensors")
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (
-            lambda held: held.pop("stack.blocks.0.attention.W_Q.weight"),
+            lambda tensors: tensors.pop("stack.blocks.0.attention.W_Q.weight"),
             "{folder} should hold 'stack.blocks.0.attention.W_Q.weight', but it does not;"
             " does config.json belong to it?",
         ),
         (
-            lambda held: held.update({"embeding.vectors": held.pop("embedding.vectors")}),
+            lambda tensors: tensors.update({"embeding.vectors": tensors.pop("embedding.vectors")}),
             "{file} holds 'embeding.vectors', which the model does not have; did you mean 'embedding.vectors'?",
         ),
         (
-            lambda held: held.update({"embedding.vectors": torch.zeros(23, 13)}),
+            lambda tensors: tensors.update({"embedding.vectors": torch.zeros(23, 13)}),
             "{file} holds 'embedding.vectors' as (23, 13), but the model has (23, 12); does config.json belong to it?",
         ),
         (
-            lambda held: held.update({"embedding.vectors": torch.zeros(23, 12, dtype=torch.int8)}),
+            lambda tensors: tensors.update({"embedding.vectors": torch.zeros(23, 12, dtype=torch.int8)}),
             "{file} holds 'embedding.vectors' in I8, but Transom reads F64, F32, F16, BF16; convert it",
         ),
     ],
 )
-def test_tensors_that_do_not_fit(folder, change, words):
-    tampered(folder, change)
-    complains(words.format(folder=folder, file=folder / "model.safetensors"), Decoder.from_pretrained, folder)
+def test_tensors_that_do_not_fit(folder, change, message):
+    change_tensors(folder, change)
+    assert_misfit(message.format(folder=folder, file=folder / "model.safetensors"), Decoder.from_pretrained, folder)
 
 
 def raw(header: bytes, data: bytes = b"") -> bytes:
@@ -319,13 +315,13 @@ def raw(header: bytes, data: bytes = b"") -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "reason"),
     [
         (b"", "its header is cut off at 0 bytes"),
         (struct.pack("<Q", 2**40), "its header is cut off at 8 bytes"),
         (
             raw(b" " * (HEADER_BYTES + 1)),
-            f"its header has {HEADER_BYTES + 1} bytes, but {HEADER_BYTES} are the most",
+            f"its header has {HEADER_BYTES + 1} bytes, but at most {HEADER_BYTES} are allowed",
         ),
         (
             raw(b'{"a": 1, "a": 2}'),
@@ -338,23 +334,24 @@ def raw(header: bytes, data: bytes = b"") -> bytes:
         (raw(b"[]"), "its header should be a JSON object, but it is a list"),
     ],
 )
-def test_files_that_are_no_safetensors(folder, content, words):
+def test_files_that_are_no_safetensors(folder, content, reason):
     path = folder / "model.safetensors"
     path.write_bytes(content)
-    complains(f"{path} cannot be believed: {words}; take another copy", Decoder.from_pretrained, folder)
+    assert_misfit(f"{path} cannot be loaded: {reason}; take another copy", Decoder.from_pretrained, folder)
 
 
 def test_a_file_of_very_many_tensors_is_refused(folder, monkeypatch):
-    monkeypatch.setattr("transom.files.headers.MOST_TENSORS", 31)
+    monkeypatch.setattr("transom.files.safetensors_header.MOST_TENSORS", 31)
     path = folder / "model.safetensors"
-    complains(
-        f"{path} cannot be believed: it holds {len(load_file(path))} tensors, but 31 are the most; take another copy",
+    assert_misfit(
+        f"{path} cannot be loaded: it holds {len(load_file(path))} tensors, but at most 31 are allowed;"
+        " take another copy",
         Decoder.from_pretrained,
         folder,
     )
 
 
-def test_a_truncated_file_is_told(folder):
+def test_a_truncated_file_raises_an_error(folder):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(Misfit, match=rf"^{re.escape(str(path))} cannot be read \(.*\); take another copy$"):
@@ -382,50 +379,40 @@ def shards(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../secret.safetensors", "/etc/passwd", "a\\b", "", ".."])
-def test_shard_names_lead_nowhere_else(shards, name):
+def test_shard_names_do_not_leave_the_folder(shards, name):
     path = shards / "model.safetensors.index.json"
-    told = json.loads(path.read_text())
-    told["weight_map"]["embedding.vectors"] = name
-    path.write_text(json.dumps(told))
-    complains(
+    index = json.loads(path.read_text())
+    index["weight_map"]["embedding.vectors"] = name
+    path.write_text(json.dumps(index))
+    assert_misfit(
         f"{path} must name plain files of its folder, but it names {name!r}; take another copy of the folder",
         Decoder.from_pretrained,
         shards,
     )
 
 
-def test_shards_that_are_not_all_there(shards):
+def test_missing_shards(shards):
     path = shards / "model.safetensors.index.json"
-    told = json.loads(path.read_text())
-    gone = told["weight_map"]["embedding.vectors"]
-    (shards / gone).rename(shards / "elsewhere")
-    complains(
-        f"{path} names {gone!r}, but it is not in the folder; is the copy complete?", Decoder.from_pretrained, shards
+    index = json.loads(path.read_text())
+    missing = index["weight_map"]["embedding.vectors"]
+    (shards / missing).rename(shards / "elsewhere")
+    assert_misfit(
+        f"{path} names {missing!r}, but it is not in the folder; is the copy complete?", Decoder.from_pretrained, shards
     )
-    (shards / "elsewhere").rename(shards / gone)
-    told["weight_map"]["embedding.vectors"] = next(iter(set(told["weight_map"].values()) - {gone}))
-    path.write_text(json.dumps(told))
+    (shards / "elsewhere").rename(shards / missing)
+    index["weight_map"]["embedding.vectors"] = next(iter(set(index["weight_map"].values()) - {missing}))
+    path.write_text(json.dumps(index))
     with pytest.raises(Misfit, match=r"disagree on 'embedding.vectors'; take another copy$"):
         Decoder.from_pretrained(shards)
     path.write_text("{}")
-    complains(
+    assert_misfit(
         f"{path} should say in weight_map which file holds what, but it does not; take another copy",
         Decoder.from_pretrained,
         shards,
     )
     path.unlink()
-    complains(
+    assert_misfit(
         f"{shards} should hold model.safetensors, but it does not; is the copy complete?",
         Decoder.from_pretrained,
         shards,
-    )
-
-
-def test_an_encoder_is_no_decoder(tmp_path):
-    encoder().save_pretrained(tmp_path / "model")
-    assert isinstance(Encoder.from_pretrained(tmp_path / "model"), Encoder)
-    complains(
-        f"{tmp_path / 'model'} holds a model of kind 'encoder', not 'decoder'; use transom.models.from_pretrained",
-        Decoder.from_pretrained,
-        tmp_path / "model",
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from transom import models
-from transom.models.initial import INITIALS
+from transom.models.initialization import INITIALS
 from transom.models.pooling import POOLINGS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")

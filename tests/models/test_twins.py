@@ -1,8 +1,8 @@
-"""Models beside PyTorch's own stacks: parameters copied, outputs and all gradients equal."""
+"""Models compared with PyTorch's stacks: with the same parameters, outputs and all gradients are equal."""
 
 import pytest
 import torch
-from layers.torch_twins import assert_twins, decoder_pairs, encoder_pairs, made_equal, same_pairs
+from layers.torch_twins import assert_twins, copy_parameters, decoder_pairs, encoder_pairs, same_pairs
 from models.small import encoder, encoder_decoder, padded, rows
 from torch import nn
 
@@ -27,21 +27,28 @@ def twin_settings(arrangement: str, feed_forward: str) -> dict:
     }
 
 
-def stacked(ours, twin, pairs):
-    """The parameters of two stacks, side by side; PyTorch's own norm at the end only where ours has one."""
+def stack_pairs(ours, twin, pairs):
+    """The parameters of two stacks in pairs; PyTorch's has a final norm only if ours has one."""
     for block, layer in zip(ours.blocks, twin.layers, strict=True):
         yield from pairs(block, layer)
     if twin.norm is not None:
         yield from same_pairs(ours.closing, twin.norm)
 
 
-def closing(arrangement: str) -> nn.Module | None:
+def final_norm(arrangement: str) -> nn.Module | None:
     return nn.LayerNorm(12, dtype=torch.float64) if arrangement == "pre_norm" else None
 
 
-def embedded(embedding, tokens):
-    """The vectors of tokens, as a leaf of their own."""
+def embed_as_leaf(embedding, tokens):
+    """The vectors of tokens, as a leaf that collects its own gradient."""
     return (embedding.vectors.detach()[tokens] * embedding.scale).requires_grad_()
+
+
+def assert_embedding_gradient(embedding, tokens, x):
+    """The embedding's gradient is that of the leaf x, added up by token."""
+    gradient = torch.zeros_like(embedding.vectors)
+    gradient.index_add_(0, tokens.flatten(), x.grad.flatten(0, 1) * embedding.scale)
+    torch.testing.assert_close(embedding.vectors.grad, gradient, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("arrangement", ["post_norm", "pre_norm"])
@@ -50,18 +57,16 @@ def test_an_encoder_is_pytorchs(arrangement, feed_forward):
     model = encoder(**SETTINGS, arrangement=arrangement, feed_forward=feed_forward, dropout=0.0).double()
     settings = twin_settings(arrangement, feed_forward)
     twin = nn.TransformerEncoder(
-        nn.TransformerEncoderLayer(**settings), 2, closing(arrangement), enable_nested_tensor=False
+        nn.TransformerEncoderLayer(**settings), 2, final_norm(arrangement), enable_nested_tensor=False
     )
-    made_equal(stacked(model.stack, twin, encoder_pairs))
+    copy_parameters(stack_pairs(model.stack, twin, encoder_pairs))
     tokens, real = padded(rows(7, 3))
-    x = embedded(model.embedding, tokens)
-    # PyTorch gives other numbers for rows of padding, which nobody reads.
+    x = embed_as_leaf(model.embedding, tokens)
+    # PyTorch gives other numbers for rows of padding, which are not compared.
     theirs = twin(x, src_key_padding_mask=~real)[real]
     ours = model.hidden(tokens, real)[real]
-    assert_twins((ours, theirs), [], list(stacked(model.stack, twin, encoder_pairs)))
-    sent = torch.zeros_like(model.embedding.vectors)
-    sent.index_add_(0, tokens.flatten(), x.grad.flatten(0, 1) * model.embedding.scale)
-    torch.testing.assert_close(model.embedding.vectors.grad, sent, rtol=0, atol=1e-11)
+    assert_twins((ours, theirs), [], list(stack_pairs(model.stack, twin, encoder_pairs)))
+    assert_embedding_gradient(model.embedding, tokens, x)
 
 
 @pytest.mark.parametrize("arrangement", ["post_norm", "pre_norm"])
@@ -71,32 +76,27 @@ def test_an_encoder_decoder_is_pytorchs(arrangement, feed_forward):
     model = encoder_decoder(**SETTINGS, **parts).double()
     settings = twin_settings(arrangement, feed_forward)
     encoder_twin = nn.TransformerEncoder(
-        nn.TransformerEncoderLayer(**settings), 3, closing(arrangement), enable_nested_tensor=False
+        nn.TransformerEncoderLayer(**settings), 3, final_norm(arrangement), enable_nested_tensor=False
     )
-    decoder_twin = nn.TransformerDecoder(nn.TransformerDecoderLayer(**settings), 2, closing(arrangement))
+    decoder_twin = nn.TransformerDecoder(nn.TransformerDecoderLayer(**settings), 2, final_norm(arrangement))
     twin = nn.Transformer(**settings, custom_encoder=encoder_twin, custom_decoder=decoder_twin)
 
     def pairs():
-        yield from stacked(model.encoder, encoder_twin, encoder_pairs)
-        yield from stacked(model.decoder, decoder_twin, decoder_pairs)
+        yield from stack_pairs(model.encoder, encoder_twin, encoder_pairs)
+        yield from stack_pairs(model.decoder, decoder_twin, decoder_pairs)
 
-    made_equal(pairs())
+    copy_parameters(pairs())
     (source, source_real), (target, target_real) = padded(rows(7, 3)), padded(rows(5, 11))
-    of_source, of_target = embedded(model.source_embedding, source), embedded(model.target_embedding, target)
+    source_x, target_x = embed_as_leaf(model.source_embedding, source), embed_as_leaf(model.target_embedding, target)
     theirs = twin(
-        of_source,
-        of_target,
-        tgt_mask=torch.ones(11, 11, dtype=torch.bool).triu(1),  # theirs says True where one may not look
+        source_x,
+        target_x,
+        tgt_mask=torch.ones(11, 11, dtype=torch.bool).triu(1),  # in theirs, True is masked
         src_key_padding_mask=~source_real,
         tgt_key_padding_mask=~target_real,
         memory_key_padding_mask=~source_real,
     )[target_real]
     ours = model.hidden(source, target, source_real, target_real)[target_real]
     assert_twins((ours, theirs), [], list(pairs()))
-    for embedding, tokens, x in (
-        (model.source_embedding, source, of_source),
-        (model.target_embedding, target, of_target),
-    ):
-        sent = torch.zeros_like(embedding.vectors)
-        sent.index_add_(0, tokens.flatten(), x.grad.flatten(0, 1) * embedding.scale)
-        torch.testing.assert_close(embedding.vectors.grad, sent, rtol=0, atol=1e-11)
+    assert_embedding_gradient(model.source_embedding, source, source_x)
+    assert_embedding_gradient(model.target_embedding, target, target_x)

@@ -1,4 +1,4 @@
-"""Models that have something to write, and ways to let them."""
+"""Models that generate varied tokens, and settings to generate with."""
 
 import torch
 from models import small
@@ -14,17 +14,17 @@ ENDS = (2, 7, 11)
 
 
 def varied(build):
-    """A model of large random parameters and an output of its own: others write the same token for ever."""
+    """A model with large random parameters and an untied output: others repeat one token."""
 
-    def built(**parts):
+    def build_varied(**parts):
         model = build(**{"tying": "none"} | parts)
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.mul_(2.0 if parameter.dim() == 2 else 1.0)
         return model
 
-    built.__name__ = build.__name__
-    return built
+    build_varied.__name__ = build.__name__
+    return build_varied
 
 
 decoder, encoder_decoder = varied(small.decoder), varied(small.encoder_decoder)

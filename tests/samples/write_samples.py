@@ -17,8 +17,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import transom
-from transom.equations.biases import DistanceBias, TableBias
-from transom.lens.grids import Grid
+from transom.equations.biases import DistanceBias, RelativeBias
+from transom.lens import PatchGrid
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -66,7 +66,7 @@ TRACES = {
     ),
     "given_bias": ({"bias": GIVEN_BIAS}, NOWHERE_MASKED, GIVEN_BIAS),
     "distance_bias": ({"bias": DistanceBias(SLOPES)}, NOWHERE_MASKED, -SLOPES[:, None, None] * (i - j).abs()),
-    "table_bias": ({"bias": TableBias(TABLE)}, NOWHERE_MASKED, table_bias(TABLE)),
+    "table_bias": ({"bias": RelativeBias(TABLE)}, NOWHERE_MASKED, table_bias(TABLE)),
     "scale": ({"scale": 1.7}, NOWHERE_MASKED, 0.0),
     "softcap": ({"softcap": 2.0}, NOWHERE_MASKED, 0.0),
     "dropout": ({"dropout": 0.25}, NOWHERE_MASKED, 0.0),
@@ -147,7 +147,7 @@ def write_encoders(folder: Path) -> dict[str, Tensor]:
     model = Attend(causal=True)
     with torch.no_grad(), transom.watch(model, tokens=WORDS, keep="statistics") as trace:
         model(Q, K, V)
-    trace.grid = Grid(2, 2, before=("[CLS]",))
+    trace.grid = PatchGrid(2, 2, before=("[CLS]",))
     trace.save(folder / "statistics.safetensors")
     return {"joined": weights, "statistics": plain_weights(Q, K, j <= i)} | write_computed_by_torch(folder)
 
@@ -205,7 +205,7 @@ def write_replay(folder: Path) -> None:
     recorder = Recorder(folder / "replay.safetensors", lambda one: one(x, x, x), ([WORDS], None))
     expected = {}
     for update in (0, 2, 3):
-        recorder.lost(update + 1, 1.0 / (update + 1))
+        recorder.add_loss(update + 1, 1.0 / (update + 1))
         recorder.record(layer, update)
         with torch.no_grad():
             _, weights = layer.eval()(x, x, x, average_attn_weights=False)

@@ -1,45 +1,56 @@
-"""A client of the routes, without a network."""
+"""A client of the routes, without a network, and a small trace to open."""
 
 import asyncio
 import json
 from urllib.parse import urlencode
 
 import httpx
+import torch
 
-from transom.serve.app import built
-from transom.serve.routes import Desk
+import transom
+from transom.serve.routes import RequestContext
+from transom.serve.server import build_app
 
 HOST, TOKEN = "127.0.0.1:4711", "the-token"
-HEADS = {"Authorization": f"Bearer {TOKEN}"}
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 
 
-class Page:
-    """A client of the page, as a browser would be."""
+class Client:
+    """A client of the routes of a session."""
 
-    def __init__(self, studio):
-        self.studio = studio
+    def __init__(self, session):
+        self.session = session
 
-    def asked(self, *requests):
-        """Several requests, one after another, to one desk."""
+    def request_all(self, *requests, headers=HEADERS):
+        """The responses to several requests, each a method, a path and a body, with one context."""
 
-        async def all_of_them():
-            desk = Desk(self.studio)
-            transport = httpx.ASGITransport(built(desk, [HOST], TOKEN))
-            async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=HEADS) as client:
-                found = [await client.request(method, path, json=body) for method, path, body in requests]
-            desk.worker.close()
-            return found
+        async def send():
+            context = RequestContext(self.session)
+            transport = httpx.ASGITransport(build_app(context, [HOST], TOKEN))
+            async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=headers) as client:
+                responses = [await client.request(method, path, json=body) for method, path, body in requests]
+            context.worker.close()
+            return responses
 
-        return asyncio.run(all_of_them())
+        return asyncio.run(send())
 
     def get(self, path, **query):
-        return self.asked(("GET", f"{path}?{urlencode(query)}" if query else path, None))[0]
+        return self.request_all(("GET", f"{path}?{urlencode(query)}" if query else path, None))[0]
 
     def post(self, path, body):
-        return self.asked(("POST", path, body))[0]
+        return self.request_all(("POST", path, body))[0]
 
 
-def told(answer):
+def events_of(response):
     """The events of a stream."""
-    assert answer.headers["Content-Type"].startswith("text/event-stream")
-    return [json.loads(event.partition("data: ")[2]) for event in answer.text.split("\n\n") if event]
+    assert response.headers["Content-Type"].startswith("text/event-stream")
+    return [json.loads(event.partition("data: ")[2]) for event in response.text.split("\n\n") if event]
+
+
+def small_trace(tokens, heads=3, layers=2):
+    generator = torch.Generator().manual_seed(5)
+    trace = transom.Trace(list(tokens))
+    for layer in range(layers):
+        Q, K, V = (torch.randn(1, heads, len(tokens), 7, generator=generator) for _ in range(3))
+        trace.add(f"blocks.{layer}.attention", transom.sight(2 * Q, K, V, causal=True))
+    return trace

@@ -1,49 +1,62 @@
-"""For each file of tests its own browser and server, as a browser that stays open is in the way of asyncio elsewhere;
-and, without them, the routes with the embedded translator behind them."""
+"""Each file of tests has its own browser and server, as an open browser disturbs asyncio elsewhere; without them, the
+routes with the embedded translator behind them."""
 
 import re
 
 import pytest
-from serve.browsing import CHROMIUM, QUIET, SENTENCE, Served, watched
-from serve.client import Page
+from serve.browsing import CHROMIUM, QUIET, SENTENCE, checked_page
+from serve.client import Client
+from serve.server_process import ServerProcess
 
-from transom.cli.any_model import opened
-from transom.serve.studio import Studio
+from transom.runner import load_text_model
+from transom.serve.session import Session
 
 
 @pytest.fixture(scope="module")
 def browser():
     if CHROMIUM is None:
         pytest.skip("there is no Chromium on this machine")
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync.sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=CHROMIUM, args=[*QUIET.split(), "--disable-component-update"])
-        yield opened
-        opened.close()
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=[*QUIET.split(), "--disable-component-update"])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="module")
-def server(browser):
-    found = Served()
-    yield found
-    found.close()
+def start_server(browser):
+    """Starts servers, and stops them at the end."""
+    servers = []
+
+    def start(*args):
+        servers.append(ServerProcess(*args))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def server(start_server):
+    return start_server()
 
 
 @pytest.fixture
 def page(browser, server):
     """A page on which the first sentence has run by itself."""
-    with watched(browser, server.root) as found:
-        with found.expect_response(re.compile("/telling$")):
-            found.goto(server.address)
-        yield found
+    with checked_page(browser, server.root) as page:
+        with page.expect_response(re.compile("/telling$")):
+            page.goto(server.address)
+        yield page
 
 
 @pytest.fixture(scope="module")
 def site():
     """The routes, after one sentence."""
-    found = Page(Studio(opened()))
-    found.post("/api/runs", {"text": SENTENCE})
-    return found
+    client = Client(Session(load_text_model()))
+    client.post("/api/runs", {"text": SENTENCE})
+    return client
 
 
 @pytest.fixture(scope="module")

@@ -1,24 +1,23 @@
-"""The server on a real socket, in this process: what `transom serve` starts, with an app of one's own if wanted."""
+"""The server on a real socket, in this process: what `transom serve` starts, with any app behind it."""
 
 import asyncio
 from contextlib import asynccontextmanager
 
-from serve.watched import watched
+from serve.client import small_trace
 
-from transom.serve.app import built
-from transom.serve.routes import Desk
-from transom.serve.server import bound, names_of, server_of
-from transom.serve.studio import Studio
+from transom.serve.routes import RequestContext
+from transom.serve.server import PageServer, bind_socket, build_app, host_names, server_config
+from transom.serve.session import Session
 
 TOKEN = "a-token-of-this-start"
 PATIENCE = 20.0  # seconds after which a test gives up
 
 
-class Live:
+class LiveServer:
     """A running server, and raw connections to it."""
 
-    def __init__(self, server, desk, port):
-        self.server, self.desk, self.port = server, desk, port
+    def __init__(self, server, context, port):
+        self.server, self.context, self.port = server, context, port
         self.writers = []
         self.head = f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {TOKEN}\r\n"
         self.json = self.head + "Content-Type: application/json\r\n"
@@ -42,24 +41,24 @@ class Live:
             writer.write(piece.encode() if isinstance(piece, str) else piece)
             await asyncio.sleep(pause)
 
-    async def ask(self, *pieces, pause=0.0):
+    async def request(self, *pieces, pause=0.0):
         """Status, headers and body of the first response."""
         reader, _ = await self.open(*pieces, pause=pause)
-        return await response(reader)
+        return await read_response(reader)
 
 
-async def response(reader):
-    """Status, headers and body of a response whose length is told."""
+async def read_response(reader):
+    """Status, headers and body of a response that says its length."""
     async with asyncio.timeout(PATIENCE):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         first, *lines = head.strip().split("\r\n")
-        heads = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-        body = await reader.readexactly(int(heads["content-length"])) if "content-length" in heads else b""
-    return int(first.split()[1]), heads, body.decode()
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+        body = await reader.readexactly(int(headers["content-length"])) if "content-length" in headers else b""
+    return int(first.split()[1]), headers, body.decode()
 
 
 async def is_closed(reader):
-    """Whether the server hangs up without another word."""
+    """Whether the server disconnects without sending anything more."""
     async with asyncio.timeout(PATIENCE):
         try:
             return await reader.read(1) == b""
@@ -68,17 +67,17 @@ async def is_closed(reader):
 
 
 @asynccontextmanager
-async def served(make_gate=None):
-    desk = Desk(Studio(trace=watched(["the", "cat", "sat"])))
-    sock = bound("127.0.0.1", 0)
+async def live_server(make_guard=None):
+    context = RequestContext(Session(trace=small_trace(["the", "cat", "sat"])))
+    sock = bind_socket("127.0.0.1", 0)
     port = sock.getsockname()[1]
-    hosts = names_of("127.0.0.1", port)
-    gate = make_gate(hosts, TOKEN) if make_gate else built(desk, hosts, TOKEN)
-    server = server_of(gate, desk)
+    hosts = host_names("127.0.0.1", port)
+    guard = make_guard(hosts, TOKEN) if make_guard else build_app(context, hosts, TOKEN)
+    server = PageServer(server_config(guard), context)
     running = asyncio.ensure_future(server.serve(sockets=[sock]))
     while not server.started:
         await asyncio.sleep(0.001)
-    live = Live(server, desk, port)
+    live = LiveServer(server, context, port)
     try:
         yield live
     finally:
@@ -86,4 +85,4 @@ async def served(make_gate=None):
         server.leave()
         async with asyncio.timeout(PATIENCE):
             await running
-        desk.worker.close()
+        context.worker.close()

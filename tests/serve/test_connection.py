@@ -1,13 +1,13 @@
-"""Connections on a real socket: slow, broken and greedy clients get the status that fits, and nothing is logged."""
+"""Connections on a real socket: slow, broken and greedy clients get the right status, and nothing is logged."""
 
 import asyncio
 import threading
 
 import pytest
-from serve.live import is_closed, response, served
+from serve.live import is_closed, live_server, read_response
 
 from transom.serve import limits
-from transom.serve.gate import HEADERS, Gate
+from transom.serve.request_guard import SECURITY_HEADERS, RequestGuard
 
 MANY = "a=1&" * 30
 LARGE = f"Content-Length: {2**21}\r\n\r\n"
@@ -30,24 +30,24 @@ def impatient(monkeypatch):
     monkeypatch.setattr(limits, "STALL_SECONDS", 0.3)
 
 
-def run(scenario, make_gate=None):
-    async def whole():
-        async with served(make_gate) as live:
+def run(scenario, make_guard=None):
+    async def play():
+        async with live_server(make_guard) as live:
             return await scenario(live)
 
-    return asyncio.run(whole())
+    return asyncio.run(play())
 
 
-def said(refusal):
+def expected(refusal):
     return refusal.status, f"{refusal.reason}\n"
 
 
-def status_and_body(found):
-    return found[0], found[2]
+def status_and_body(response):
+    return response[0], response[2]
 
 
-def guarded(heads):
-    return {name.lower(): value for name, value in HEADERS.items()}.items() <= heads.items()
+def has_security_headers(headers):
+    return {name.lower(): value for name, value in SECURITY_HEADERS.items()}.items() <= headers.items()
 
 
 REFUSED = {
@@ -81,73 +81,73 @@ def test_each_limit_has_its_status(case):
     pieces, refusal = REFUSED[case]
 
     async def scenario(live):
-        found = await live.ask(*pieces(live))
-        assert (await live.ask(GET, live.head, "\r\n"))[0] == 200, "others are served as before"
-        return found
+        response = await live.request(*pieces(live))
+        assert (await live.request(GET, live.head, "\r\n"))[0] == 200, "others are served as before"
+        return response
 
-    status, heads, body = run(scenario)
-    assert (status, body) == said(getattr(limits, refusal))
-    assert guarded(heads)
+    status, headers, body = run(scenario)
+    assert (status, body) == expected(getattr(limits, refusal))
+    assert has_security_headers(headers)
 
 
 @pytest.mark.parametrize("before", [0, 1, 3])
-def test_a_head_that_drips_is_hung_up_on_whichever_request_of_its_connection_it_is(impatient, before):
+def test_a_slow_head_ends_the_connection_in_whichever_request_it_is(impatient, before):
     async def scenario(live):
         reader, writer = await live.open()
         for _ in range(before):
             await live.send(writer, GET, live.head, "\r\n")
-            assert (await response(reader))[0] == 200
-        dripping = asyncio.ensure_future(live.send(writer, *(GET + "X: " + "x" * 1000), pause=0.05))
-        found = await response(reader)
+            assert (await read_response(reader))[0] == 200
+        sending = asyncio.ensure_future(live.send(writer, *(GET + "X: " + "x" * 1000), pause=0.05))
+        found = await read_response(reader)
         closed = await is_closed(reader)
-        dripping.cancel()
+        sending.cancel()
         return found, closed
 
-    (status, heads, body), closed = run(scenario)
-    assert (status, body) == said(limits.TOO_SLOW)
-    assert guarded(heads)
+    (status, headers, body), closed = run(scenario)
+    assert (status, body) == expected(limits.TOO_SLOW)
+    assert has_security_headers(headers)
     assert closed
 
 
 @pytest.mark.parametrize("before", [0, 2])
 @pytest.mark.parametrize("framing", ["Content-Length: 1000\r\n\r\n", CHUNKED])
-def test_a_body_has_one_deadline_however_often_a_piece_of_it_comes(impatient, framing, before):
+def test_a_body_has_one_deadline_however_often_a_piece_arrives(impatient, framing, before):
     async def scenario(live):
         reader, writer = await live.open()
         for _ in range(before):
             await live.send(writer, GET, live.head, "\r\n")
-            assert (await response(reader))[0] == 200
+            assert (await read_response(reader))[0] == 200
         piece = "1\r\nx\r\n" if framing is CHUNKED else "x"
-        dripping = asyncio.ensure_future(live.send(writer, POST, live.json, framing, *([piece] * 900), pause=0.05))
-        found = await response(reader)
-        dripping.cancel()
+        sending = asyncio.ensure_future(live.send(writer, POST, live.json, framing, *([piece] * 900), pause=0.05))
+        found = await read_response(reader)
+        sending.cancel()
         return found, await is_closed(reader)
 
     found, closed = run(scenario)
-    assert status_and_body(found) == said(limits.TOO_SLOW)
+    assert status_and_body(found) == expected(limits.TOO_SLOW)
     assert closed
 
 
-def test_a_body_that_drips_after_its_refusal_is_hung_up_on(impatient):
+def test_a_slow_body_after_its_refusal_ends_the_connection(impatient):
     async def scenario(live):
         reader, writer = await live.open(POST, no_token(live).replace("\r\n\r\n", "\r\nContent-Length: 1000\r\n\r\n"))
-        found = await response(reader)
-        dripping = asyncio.ensure_future(live.send(writer, *("x" * 900), pause=0.05))
+        found = await read_response(reader)
+        sending = asyncio.ensure_future(live.send(writer, *("x" * 900), pause=0.05))
         closed = await is_closed(reader)
-        dripping.cancel()
+        sending.cancel()
         return found, closed
 
     found, closed = run(scenario)
-    assert status_and_body(found) == said(limits.NO_TOKEN)
+    assert status_and_body(found) == expected(limits.NO_TOKEN)
     assert closed
 
 
-def test_after_a_refused_body_the_connection_serves_on():
+def test_after_a_refused_body_the_connection_goes_on():
     async def scenario(live):
         reader, writer = await live.open(POST, no_token(live).replace("\r\n\r\n", "\r\nContent-Length: 5\r\n\r\n"))
-        found = [(await response(reader))[0]]
+        found = [(await read_response(reader))[0]]
         await live.send(writer, "12345", GET, live.head, "\r\n")
-        found.append((await response(reader))[0])
+        found.append((await read_response(reader))[0])
         writer.close()
         return found
 
@@ -155,19 +155,19 @@ def test_after_a_refused_body_the_connection_serves_on():
 
 
 @pytest.mark.parametrize("before", [0, 1])
-def test_a_connection_without_a_request_is_closed_without_a_word(impatient, before):
+def test_a_connection_without_a_request_is_closed_without_an_answer(impatient, before):
     async def scenario(live):
         reader, writer = await live.open()
         for _ in range(before):
             await live.send(writer, GET, live.head, "\r\n")
-            assert (await response(reader))[0] == 200
+            assert (await read_response(reader))[0] == 200
         return await is_closed(reader)
 
     assert run(scenario)
 
 
 def answering_after(seconds):
-    """An app that answers late, and then in two parts with a pause between."""
+    """An app that answers late, in two parts with a pause between them."""
 
     async def app(scope, receive, send):
         if scope["type"] == "lifespan":
@@ -178,27 +178,27 @@ def answering_after(seconds):
         await asyncio.sleep(seconds)
         await send({"type": "http.response.body", "body": b"2"})
 
-    return lambda hosts, token: Gate(app, hosts, token)
+    return lambda hosts, token: RequestGuard(app, hosts, token)
 
 
 def test_the_deadline_is_for_requests_and_not_for_answers(impatient):
     async def scenario(live):
-        return await live.ask(POST, live.json, "Content-Length: 3\r\n\r\n", "abc")
+        return await live.request(POST, live.json, "Content-Length: 3\r\n\r\n", "abc")
 
     assert status_and_body(run(scenario, answering_after(1.0))) == (200, "12")
 
 
 def test_requests_sent_at_once_are_answered_in_turn(impatient):
     async def scenario(live):
-        one = [GET, live.head, "\r\n"]
-        reader, _ = await live.open("".join([*one, POST, live.json, "Content-Length: 2\r\n\r\n{}", *one, GET]))
-        found = [(await response(reader))[0] for _ in range(4)]
+        request = [GET, live.head, "\r\n"]
+        reader, _ = await live.open("".join([*request, POST, live.json, "Content-Length: 2\r\n\r\n{}", *request, GET]))
+        found = [(await read_response(reader))[0] for _ in range(4)]
         return found, await is_closed(reader)
 
     assert run(scenario) == ([200, 400, 200, 408], True)
 
 
-def test_a_client_that_takes_nothing_is_let_go(impatient):
+def test_a_client_that_reads_nothing_is_disconnected(impatient):
     async def app(scope, receive, send):
         if scope["type"] != "lifespan":
             await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -214,7 +214,7 @@ def test_a_client_that_takes_nothing_is_let_go(impatient):
                 await asyncio.sleep(0.01)
         writer.close()
 
-    run(scenario, lambda hosts, token: Gate(app, hosts, token))
+    run(scenario, lambda hosts, token: RequestGuard(app, hosts, token))
 
 
 def test_connections_are_counted(monkeypatch):
@@ -222,25 +222,25 @@ def test_connections_are_counted(monkeypatch):
 
     async def scenario(live):
         first = [await live.open() for _ in range(3)]
-        found = await live.ask()
+        found = await live.request()
         for _, writer in first:
             writer.close()
         while live.server.server_state.connections:
             await asyncio.sleep(0.01)
-        return found, (await live.ask(GET, live.head, "\r\n"))[0]
+        return found, (await live.request(GET, live.head, "\r\n"))[0]
 
-    (status, heads, body), later = run(scenario)
-    assert (status, body) == said(limits.TOO_MANY_CONNECTIONS)
-    assert heads["retry-after"] == "1"
+    (status, headers, body), later = run(scenario)
+    assert (status, body) == expected(limits.TOO_MANY_CONNECTIONS)
+    assert headers["retry-after"] == "1"
     assert later == 200
 
 
-def test_the_end_waits_for_nobody():
+def test_the_shutdown_waits_for_nobody():
     ended = threading.Event()
 
     async def scenario(live):
         begun = threading.Event()
-        live.desk.worker.give(lambda job: (begun.set(), ended.wait(20)))
+        live.context.worker.submit(lambda job: (begun.set(), ended.wait(20)))
         begun.wait(20)
         opened = {
             "idle": await live.open(),
@@ -250,21 +250,21 @@ def test_the_end_waits_for_nobody():
             "waiting": await live.open("GET /api/runs/1/heads HTTP/1.1\r\n", live.head, "\r\n"),
             "stream": await live.open("GET /api/runs/1/measuring HTTP/1.1\r\n", live.head, "\r\n"),
         }
-        assert (await response(opened["later head"][0]))[0] == 200
+        assert (await read_response(opened["later head"][0]))[0] == 200
         await live.send(opened["later head"][1], GET)
-        assert (await response(opened["stream"][0]))[0] == 200
-        while live.desk.worker.jobs.qsize() < 2:
+        assert (await read_response(opened["stream"][0]))[0] == 200
+        while live.context.worker.jobs.qsize() < 2:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)  # for the heads to come
         live.server.leave()
-        found = {name: await response(opened[name][0]) for name in ("head", "later head", "body", "waiting")}
+        found = {name: await read_response(opened[name][0]) for name in ("head", "later head", "body", "waiting")}
         closed = [await is_closed(opened[name][0]) for name in ("idle", *found)]
         stream = await opened["stream"][0].read()
         ended.set()
         return found, closed, stream
 
     found, closed, stream = run(scenario)
-    assert {name: one[0] for name, one in found.items()} == dict.fromkeys(found, 503)
-    assert all(one[1]["retry-after"] == "1" for one in found.values())
+    assert {name: response[0] for name, response in found.items()} == dict.fromkeys(found, 503)
+    assert all(response[1]["retry-after"] == "1" for response in found.values())
     assert closed == [True] * 5
     assert b"ready" not in stream

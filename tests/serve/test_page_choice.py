@@ -1,30 +1,28 @@
-"""On the page, in a real browser: which model is to run, and which run is looked at."""
+"""Choosing a model and a run on the page, in a real browser."""
 
 import re
 
 import pytest
 from model_folders import of_transom
-from serve.browsing import Served
-from serve.watched import watched
+from serve.browsing import expect
+from serve.client import small_trace
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def server(browser, tmp_path_factory):
+def server(start_server, tmp_path_factory):
     """A trace, and two models to type into."""
     folder = tmp_path_factory.mktemp("choice")
-    watched(["a", "b", "c"]).save(folder / "run.safetensors")
+    small_trace(["a", "b", "c"]).save(folder / "run.safetensors")
     models = [of_transom(kind, folder / kind) for kind in ("decoder", "encoder_decoder")]
-    found = Served(folder / "run.safetensors", "--model", models[0], "--model", models[1])
-    yield found
-    found.close()
+    return start_server(folder / "run.safetensors", "--model", models[0], "--model", models[1])
 
 
 def test_models_and_runs_are_chosen_by_mouse_and_by_keyboard(page, server):
-    assert page.locator("svg .at .word").all_text_contents() == ["a", "b", "c"]
+    expect(page.locator("svg .at .word")).to_have_text(["a", "b", "c"])
     page.get_by_text("This run is a trace").wait_for()
-    assert page.locator("#model option").count() == 2
+    expect(page.locator("#model option")).to_have_count(2)
     page.fill("#text", "the cat sat")
     page.fill("#more", "3")
     with page.expect_response(re.compile("/telling$")):
@@ -33,15 +31,15 @@ def test_models_and_runs_are_chosen_by_mouse_and_by_keyboard(page, server):
     page.focus("#model")
     page.keyboard.press("ArrowDown")
     page.wait_for_selector("#target", state="attached")
-    assert page.locator("#text").input_value() == "the cat sat", "what was typed stays"
+    expect(page.locator("#text")).to_have_value("the cat sat")  # what was typed stays
     with page.expect_response(re.compile("/telling$")):
         page.click("button.main")
     page.wait_for_selector("#attention option:has-text('target at source')", state="attached")
-    assert page.locator("#run option").count() == 3
+    expect(page.locator("#run option")).to_have_count(3)
     page.select_option("#run", "1")
     page.wait_for_selector("svg .at .word:nth-child(3):last-child")
     page.get_by_text("This run is a trace").wait_for()
     page.focus("#run")
     page.keyboard.press("ArrowDown")
     page.wait_for_selector("svg .at .word:nth-child(4)")
-    page.get_by_text("Choose an arrow to take it out alone").wait_for()
+    page.get_by_text("Choose an arrow to knock it out alone").wait_for()

@@ -1,42 +1,43 @@
 """The routes with the embedded model behind them: each number against the Sight it comes from."""
 
-import asyncio
 import json
 import logging
 import re
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
 from serve.browsing import SENTENCE
-from serve.client import HEADS, HOST, TOKEN, Page, told
+from serve.client import HEADERS, Client, events_of
 
 from transom.serve import limits
-from transom.serve.app import built
-from transom.serve.routes import ROUTES, Desk
-from transom.serve.studio import Studio
-from transom.show.drawing import VIEWS
+from transom.serve.routes import ROUTES
+from transom.serve.session import Session
+from transom.show.views import VIEWS
+
+
+def find_role(run, role):
+    return next(attention for attention in run["attentions"] if attention["role"] == role)
 
 
 def cross(run):
-    return next(one for one in run["attentions"] if one["role"] == "cross")
+    return find_role(run, "cross")
 
 
 def sight(site, index):
-    return site.studio.runs["1"].trace[index]
+    return site.session.runs["1"].trace[index]
 
 
 def test_a_sentence_comes_back_with_its_translation_and_all_attention(site, run):
-    config = site.studio.runs["1"].model.model.config
-    roles = [one["role"] for one in run["attentions"]]
+    config = site.session.runs["1"].model.model.config
+    roles = [attention["role"] for attention in run["attentions"]]
     assert roles.count("encoder") == config.encoder_layers
     assert roles.count("decoder") == roles.count("cross") == config.decoder_layers
-    assert all(one["receipt"]["holds"] for one in run["attentions"])
+    assert all(attention["receipt"]["holds"] for attention in run["attentions"])
     assert cross(run)["queries"] == len(run["targets"])
     assert cross(run)["keys"] == len(run["tokens"])
-    for row, word in zip(run["likely"], run["written"], strict=True):
-        assert row[0]["token"] == word, "it wrote what it found likeliest"
+    for row, token in zip(run["likely"], run["written"], strict=True):
+        assert row[0]["token"] == token, "it wrote what it found likeliest"
         assert row[0]["probability"] >= row[1]["probability"]
     state = site.get("/api/state").json()
     assert state["models"] == [run["model"]] == [{"name": "the embedded translator", "kind": "encoder_decoder"}]
@@ -44,11 +45,11 @@ def test_a_sentence_comes_back_with_its_translation_and_all_attention(site, run)
 
 
 def test_a_trace_knows_what_its_rows_are_to_predict(site, run):
-    there = Page(Studio(trace=site.studio.runs["1"].trace)).get("/api/runs/1").json()
-    assert there["targets"] == run["targets"]
-    assert there["written"] == run["written"][:-1], "what was written last was not read, so no trace has it"
-    for one in (run, there):
-        roles = {(other["role"], other["predicts"]) for other in one["attentions"]}
+    saved = Client(Session(trace=site.session.runs["1"].trace)).get("/api/runs/1").json()
+    assert saved["targets"] == [*run["targets"], run["written"][-1]], "the last written token was not read"
+    assert saved["written"] == run["written"]
+    for each in (run, saved):
+        roles = {(attention["role"], attention["predicts"]) for attention in each["attentions"]}
         assert roles == {("encoder", False), ("decoder", True), ("cross", True)}
 
 
@@ -56,36 +57,28 @@ def test_words_that_are_too_few_for_a_trace_are_told_where_they_are_shown(site):
     import transom
 
     trace = transom.Trace(["one"])
-    trace.add("layer.0", site.studio.runs["1"].trace[0])
-    there = Page(Studio(trace=trace))
-    run = there.get("/api/runs/1").json()
+    trace.add("layer.0", site.session.runs["1"].trace[0])
+    client = Client(Session(trace=trace))
+    run = client.get("/api/runs/1").json()
     assert (run["written"], run["attentions"][0]["predicts"]) == ([], False)
-    assert there.get("/api/runs/1/0/weights").json()["error"].startswith("'layer.0' has keys=")
+    assert client.get("/api/runs/1/0/weights").json()["error"].startswith("'layer.0' has keys=")
 
 
-def test_a_tile_of_single_weights_holds_the_very_numbers(site, run):
+def test_a_tile_of_single_weights_holds_the_exact_numbers(site, run):
     index = cross(run)["index"]
     answer = site.get(f"/api/runs/1/{index}/tile", head=2, level=0)
-    said = json.loads(answer.headers["Tile"])
-    assert said["type"] == "float32"
-    values = np.frombuffer(answer.content, "<f4").reshape(said["shape"])
+    header = json.loads(answer.headers["Tile"])
+    assert header["type"] == "float32"
+    values = np.frombuffer(answer.content, "<f4").reshape(header["shape"])
     np.testing.assert_array_equal(values, sight(site, index).weights(batch=0, head=2).numpy())
-    again = site.asked(
-        ("GET", f"/api/runs/1/{index}/tile?head=2&level=0", None),
-    )[0]
+    again = site.get(f"/api/runs/1/{index}/tile", head=2, level=0)
     assert again.headers["ETag"] == answer.headers["ETag"]
 
 
 def test_a_browser_that_has_an_answer_gets_none(site, run):
-    first = site.get("/api/runs/1")
-
-    async def second():
-        transport = httpx.ASGITransport(built(Desk(site.studio), [HOST], TOKEN))
-        async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=HEADS) as client:
-            return await client.get("/api/runs/1", headers={"If-None-Match": first.headers["ETag"]})
-
-    answer = asyncio.run(second())
-    assert (answer.status_code, answer.content) == (304, b"")
+    etag = site.get("/api/runs/1").headers["ETag"]
+    (response,) = site.request_all(("GET", "/api/runs/1", None), headers=HEADERS | {"If-None-Match": etag})
+    assert (response.status_code, response.content) == (304, b"")
 
 
 def test_numbers_with_their_words(site, run):
@@ -93,9 +86,9 @@ def test_numbers_with_their_words(site, run):
     found = site.get(f"/api/runs/1/{index}/weights", head=1, first_row=1, rows=3, keys=5).json()
     assert found["rows"] == run["targets"][1:4]
     assert found["keys"] == run["tokens"][:5]
-    there = sight(site, index).weights(batch=0, head=1, rows=slice(1, 4), keys=slice(0, 5))
-    np.testing.assert_array_equal(np.float32(found["weights"]), there.numpy())
-    self_attention = next(one for one in run["attentions"] if one["role"] == "decoder")["index"]
+    weights = sight(site, index).weights(batch=0, head=1, rows=slice(1, 4), keys=slice(0, 5))
+    np.testing.assert_array_equal(np.float32(found["weights"]), weights.numpy())
+    self_attention = find_role(run, "decoder")["index"]
     scores = site.get(f"/api/runs/1/{self_attention}/weights").json()["scores"]
     assert scores[0][1] is None, "what a row may not see has no score"
 
@@ -110,16 +103,14 @@ def test_the_strongest_arrows(site, run):
         assert (edge["from"], edge["at"]) == (run["targets"][edge["query"]], run["tokens"][edge["key"]])
     without = site.get(f"/api/runs/1/{index}/strongest", head=0, sink=False).json()["edges"]
     assert all(edge["key"] != 0 for edge in without)
-    masked = next(one for one in run["attentions"] if one["role"] == "decoder")["index"]
+    masked = find_role(run, "decoder")["index"]
     last = site.get(f"/api/runs/1/{masked}/strongest", head=0, count=100).json()["edges"][-1]
     assert (last["query"], last["key"], round(last["weight"], 4)) == (0, 0, 1.0), "a row without a choice tells nothing"
 
 
 def test_an_arrow_knocked_out_changes_what_comes_next(site, run):
-    one = cross(run)
-    answer = site.post(
-        "/api/runs/1/knock_out", {"edges": [{"layer": one["name"], "head": 0, "query": 1, "key": 1}], "how": "before"}
-    ).json()
+    edge = {"layer": cross(run)["name"], "head": 0, "query": 1, "key": 1}
+    answer = site.post("/api/runs/1/knock_out", {"edges": [edge], "how": "before"}).json()
     rows = answer["rows"]
     assert rows[0]["kl"] == pytest.approx(0.0, abs=1e-6), "what came before cannot change"
     assert answer["change"] > 0
@@ -127,76 +118,76 @@ def test_an_arrow_knocked_out_changes_what_comes_next(site, run):
     assert first[run["written"][1]]["before"] == pytest.approx(run["likely"][1][0]["probability"], rel=1e-4)
 
 
-def test_what_the_arrows_of_a_row_were_for(site, run):
-    one = cross(run)
-    found = site.get(f"/api/runs/1/{one['index']}/effects", head=0, query=1, count=3).json()
-    weights = sight(site, one["index"]).weights(batch=0, head=0, rows=1)
+def test_the_effects_of_the_arrows_of_a_row(site, run):
+    index = cross(run)["index"]
+    found = site.get(f"/api/runs/1/{index}/effects", head=0, query=1, count=3).json()
+    weights = sight(site, index).weights(batch=0, head=0, rows=1)
     assert [row["weight"] for row in found["rows"]] == pytest.approx(weights.topk(3).values.tolist(), rel=1e-5)
     assert found["token"] == run["written"][1]
     assert found["probability"] == pytest.approx(run["likely"][1][0]["probability"], rel=1e-4)
     assert all(row["kl"] >= 0 for row in found["rows"])
-    alone = site.get(f"/api/runs/1/{one['index']}/effects", head=0, query=1, key=found["rows"][1]["key"]).json()["rows"]
+    alone = site.get(f"/api/runs/1/{index}/effects", head=0, query=1, key=found["rows"][1]["key"]).json()["rows"]
     assert alone[0]["kl"] == pytest.approx(found["rows"][1]["kl"], rel=1e-3, abs=1e-9)
-    # An arrow of the encoder has no word of its own: what changes is how likely the whole translation was.
-    inside = next(one for one in run["attentions"] if one["role"] == "encoder")["index"]
+    # An arrow in the encoder has no token: its effect is on the probability of the whole translation.
+    inside = find_role(run, "encoder")["index"]
     likely = site.get(f"/api/runs/1/{inside}/effects", head=0, query=1, count=2).json()
     assert likely["rows"][0]["kl"] is None
     assert likely["value"] < 0
 
 
 def test_the_head_that_is_opened_first_is_the_one_that_see_shows(site, run):
-    from transom.cli.seen import Asked, seen
+    from transom.cli.see_analysis import SeeRequest, analyse
 
     found = site.get("/api/runs/1/telling").json()
     assert run["attentions"][found["attention"]]["role"] == "cross"
     assert run["attentions"][found["attention"]]["name"] == found["layer"]
-    here = seen(Asked(SENTENCE))
-    assert (here.layer, here.head, here.chosen, here.compared) == tuple(
+    seen = analyse(SeeRequest(SENTENCE))
+    assert (seen.layer, seen.head, seen.chosen, seen.compared) == tuple(
         found[name] for name in ("layer", "head", "why", "compared")
     )
 
 
 def test_the_head_of_a_trace_is_told_where_that_is_quick(site, monkeypatch):
-    trace = site.studio.runs["1"].trace
-    there = Page(Studio(trace=trace))
-    assert there.get("/api/runs/1/telling").json()["why"] == "its arrows carry most, by weight · ‖value‖"
-    monkeypatch.setattr("transom.serve.asking.QUICKLY_CARRIED", 3)
-    assert there.get("/api/runs/1/telling").json() == {"attention": None}
+    trace = site.session.runs["1"].trace
+    client = Client(Session(trace=trace))
+    assert client.get("/api/runs/1/telling").json()["why"] == "its arrows carry most, by weight · ‖value‖"
+    monkeypatch.setattr("transom.serve.run_queries.QUICKLY_RANKED", 3)
+    assert client.get("/api/runs/1/telling").json() == {"attention": None}
 
 
 def test_heads_with_their_measures(site, run):
-    from transom.lens.measuring.measures import HEADS
+    from transom.lens.metrics.head_measures import HEADS
 
     found = site.get("/api/runs/1/heads").json()
-    assert len(found["heads"]) == sum(one["heads"] for one in run["attentions"])
+    assert len(found["heads"]) == sum(attention["heads"] for attention in run["attentions"])
     assert list(found["measures"]) == list(HEADS)
     assert found["measures"]["entropy"] == {"spoken": "entropy (of log n)", "meaning": HEADS["entropy"].meaning}
 
 
 def test_how_far_the_heads_are_measured_is_told_and_they_are_measured_once(site, monkeypatch):
-    from transom.serve import asking
+    from transom.serve import run_queries
 
-    measured, heads = [], asking.heads
-    monkeypatch.setattr(asking, "heads", lambda run, job: measured.append(run) or heads(run, job))
+    measured, measure = [], run_queries.measure_heads
+    monkeypatch.setattr(run_queries, "measure_heads", lambda run, job: measured.append(run) or measure(run, job))
     paths = ("measuring", "heads", "measuring")
-    first, found, again = site.asked(*(("GET", f"/api/runs/1/{path}", None) for path in paths))
-    *shares, last = told(first)
-    shares = [one["share"] for one in shares]
-    attentions = len(site.studio.runs["1"].trace)
+    first, found, again = site.request_all(*(("GET", f"/api/runs/1/{path}", None) for path in paths))
+    *shares, last = events_of(first)
+    shares = [event["share"] for event in shares]
+    attentions = len(site.session.runs["1"].trace)
     assert shares == [round(done / attentions, 3) for done in range(1, attentions)], "a sentence is one band"
     assert last == {"ready": True}
     assert found.json() == site.get("/api/runs/1/heads").json()
-    assert told(again) == [{"ready": True}]
-    assert len(measured) == 2, "once for each desk"
+    assert events_of(again) == [{"ready": True}]
+    assert len(measured) == 2, "once for each context"
 
 
-def test_the_run_to_take_away(site, tmp_path):
+def test_the_run_as_a_file(site, tmp_path):
     import transom
 
     answer = site.get("/api/runs/1/trace")
     path = tmp_path / "run.safetensors"
     path.write_bytes(answer.content)
-    assert transom.Trace.load(path).names == site.studio.runs["1"].trace.names
+    assert transom.Trace.load(path).names == site.session.runs["1"].trace.names
     assert answer.headers["Content-Disposition"] == 'attachment; filename="run-1.safetensors"'
 
 
@@ -204,19 +195,19 @@ def test_the_run_to_take_away(site, tmp_path):
     ("path", "body", "message"),
     [
         ("/api/runs/99", None, "there is no run '99' here; the last ones are {runs}"),
-        ("/api/runs/1/99/tile", None, "run 1 has {count} attentions, so 99 is none; count from 0"),
+        ("/api/runs/1/99/tile", None, "run 1 has {count} attentions, so there is no 99; count from 0"),
         ("/api/runs/1/0/tile?levle=1", None, "there is no field 'levle'; did you mean 'level'?"),
         ("/api/runs/1/0/tile?level=1&level=2", None, "the field 'level' came twice; give it once"),
-        ("/api/runs/1/0/tile?head=-1", None, "the query does not fit: Expected `int` >= 0 - at `$.head`; mend it"),
+        ("/api/runs/1/0/tile?head=-1", None, "the query does not fit: Expected `int` >= 0 - at `$.head`; correct it"),
         ("/api/runs", {"text": " "}, "the text is empty, but there must be something to read; give a word or more"),
-        ("/api/runs", {"txt": "a"}, "the body does not fit: Object contains unknown field `txt`; mend it"),
+        ("/api/runs", {"txt": "a"}, "the body does not fit: Object contains unknown field `txt`; correct it"),
     ],
 )
 def test_what_does_not_fit_is_told(site, run, path, body, message, own_errors):
     answer = site.get(path) if body is None else site.post(path, body)
     assert answer.status_code == 400
-    spoken = {"count": len(run["attentions"]), "runs": ", ".join(site.studio.runs)}
-    assert answer.json() == {"error": message.format(**spoken)}
+    values = {"count": len(run["attentions"]), "runs": ", ".join(site.session.runs)}
+    assert answer.json() == {"error": message.format(**values)}
 
 
 def test_what_is_nowhere(site):
@@ -225,19 +216,17 @@ def test_what_is_nowhere(site):
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_every_route_stands_behind_the_gate(site, route):
+def test_every_route_is_behind_the_guard(site, route):
     path = route.path.replace("{run}", "1").replace("{attention:int}", "0").replace("{view}", "matrix")
 
-    async def asked(headers):
-        transport = httpx.ASGITransport(built(Desk(site.studio), [HOST], TOKEN))
-        async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
-            return (await client.request(route.method, path, headers=headers)).status_code
+    def status(headers):
+        return site.request_all((route.method, path, None), headers=headers)[0].status_code
 
-    assert asyncio.run(asked({})) == 401
-    assert asyncio.run(asked(HEADS | {"Host": "evil.example"})) == 421
-    assert asyncio.run(asked(HEADS | {"Origin": "https://evil.example"})) == 403
+    assert status({}) == 401
+    assert status(HEADERS | {"Host": "evil.example"}) == 421
+    assert status(HEADERS | {"Origin": "https://evil.example"}) == 403
     if route.method == "POST":
-        assert asyncio.run(asked(HEADS | {"Content-Type": "text/plain"})) == 415
+        assert status(HEADERS | {"Content-Type": "text/plain"}) == 415
 
 
 PAGE = Path(__file__).parents[2] / "docs/serve.md"
@@ -253,9 +242,9 @@ def test_every_status_and_every_limit_is_in_its_page():
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     rows = [line for line in lines if re.match(r"\| [0-9]{3} \|", line)]
     assert rows == [f"| {status} | {when} |" for status, when in limits.STATUSES.items()]
-    told = dict(re.findall(r"^\| `([A-Z_]+)` \| ([0-9,.]+) ", "\n".join(lines), re.MULTILINE))
+    documented = dict(re.findall(r"^\| `([A-Z_]+)` \| ([0-9,.]+) ", "\n".join(lines), re.MULTILINE))
     numbers = {name: value for name, value in vars(limits).items() if isinstance(value, int | float)}
-    assert {name: float(value.replace(",", "")) for name, value in told.items()} == numbers
+    assert {name: float(value.replace(",", "")) for name, value in documented.items()} == numbers
 
 
 def test_every_refusal_has_its_status_in_the_table():
@@ -271,10 +260,10 @@ def test_an_internal_error_is_one_line_and_with_debug_its_traceback(site, run, m
     def broken(run, job):
         raise RuntimeError("the ladder\n\x1b[31mbroke")
 
-    monkeypatch.setattr("transom.serve.asking.heads", broken)
+    monkeypatch.setattr("transom.serve.run_queries.measure_heads", broken)
     caplog.set_level(logging.DEBUG if debug else logging.WARNING, "transom.serve")
     answer = site.get(path)
-    message = {"error": "internal error; what transom serve printed says which, and with --debug where"}
+    message = {"error": "internal error; the log of transom serve says which, and with --debug where"}
     if path.endswith("heads"):
         assert (answer.status_code, answer.json()) == (500, message)
     else:
@@ -294,24 +283,42 @@ def test_every_view_is_drawn_or_refused_in_words(site, run, view):
     assert ("error" in answer.json()) == (answer.status_code == 400)
 
 
+def test_arrows_are_those_of_the_weights_and_go_with_what_is_chosen(site, run):
+    attention = cross(run)
+    path = f"/api/runs/1/{attention['index']}"
+    weights = site.get(f"{path}/weights", head=1, rows=64, keys=64).json()["weights"]
+    found = site.get(f"{path}/picture/arrows", head=1, token=2, key=1).json()
+    (panel,) = found["panels"]
+    assert (panel["type"], panel["row"], panel["key"]) == ("head_arrows", 2, 1)
+    drawn = {(arrow["source"], arrow["target"]): arrow["weight"] for arrow in panel["arrows"]}
+    assert drawn == {
+        (row, key): weight for row, each in enumerate(weights) for key, weight in enumerate(each) if weight >= 0.001
+    }
+    assert panel["following"] == run["written"]
+    assert {row[1] for row in found["table"]["rows"]} == {2}, "the numbers are those that are seen"
+    size = attention["keys"]
+    refused = site.get(f"{path}/picture/arrows", head=1, token=0, key=size)
+    message = f"there are keys={size}, so {size} is none of them; count from 0 to {size - 1}"
+    assert (refused.status_code, refused.json()) == (400, {"error": message})
+
+
 def test_a_key_that_is_not_there_is_told(site, run):
-    one = cross(run)
-    answer = site.get(f"/api/runs/1/{one['index']}/effects", head=0, query=0, key=one["keys"])
+    keys = cross(run)["keys"]
+    answer = site.get(f"/api/runs/1/{cross(run)['index']}/effects", head=0, query=0, key=keys)
     assert answer.status_code == 400
-    keys = one["keys"]
     assert answer.json() == {
         "error": f"there are keys={keys}, so {keys} is none of them; count from 0 to {keys - 1}, or back from -1"
     }
 
 
 def test_an_attention_too_long_for_a_picture_is_told(site, run, monkeypatch):
-    monkeypatch.setattr("transom.serve.asking.ALL_TRIED", 47)
-    one = cross(run)
-    answer = site.get(f"/api/runs/1/{one['index']}/picture/steps", head=0)
+    monkeypatch.setattr("transom.serve.pictures.MOST_WEIGHTS", 47)
+    attention = cross(run)
+    answer = site.get(f"/api/runs/1/{attention['index']}/picture/steps", head=0)
     assert answer.status_code == 400
     assert answer.json()["error"] == (
-        f"a picture is drawn of at most 47 weights, but {one['name']} has queries={one['queries']} and"
-        f" keys={one['keys']}; look at it on the map"
+        f"a picture has at most 47 weights, but {attention['name']} has queries={attention['queries']} and"
+        f" keys={attention['keys']}; look at it on the map"
     )
 
 
@@ -321,10 +328,10 @@ def test_the_steps_go_from_what_came_in_to_what_went_out(site, run):
     names = [panel["title"].split(":")[0] for panel in found["panels"]]
     assert names[:5] == ["embedding", "at_embedding", "Q", "K", "V"]
     assert names[-3:] == ["sum", "joined", "output"]
-    name, model, kept = cross(run)["name"], site.studio.runs["1"].model, []
-    handle = model.model.get_submodule(name).register_forward_hook(lambda _, given, out: kept.append(out[0]))
-    model.run(site.studio.run("1").fed)
+    name, model, outputs = cross(run)["name"], site.session.runs["1"].model, []
+    handle = model.model.get_submodule(name).register_forward_hook(lambda _, args, output: outputs.append(output[0]))
+    model.run(site.session.run("1").text_run.encoded)
     handle.remove()
     drawn = np.array(found["panels"][-1]["values"])
-    assert np.allclose(drawn, kept[0][: len(drawn), : drawn.shape[1]].numpy(), rtol=1e-4, atol=1e-4)
+    assert np.allclose(drawn, outputs[0][: len(drawn), : drawn.shape[1]].numpy(), rtol=1e-4, atol=1e-4)
     assert site.get(f"/api/runs/1/{index}/picture/steps", head=99).status_code == 400

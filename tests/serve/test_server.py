@@ -1,27 +1,22 @@
-"""The server as a process: slow and dead clients, large bodies, a full queue, and a quick end."""
+"""The server as a process: slow and dead clients, large bodies, a full queue, and a quick shutdown."""
 
 import asyncio
-import http.client
 import json
 import logging
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from contextlib import aclosing
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import torch
+from serve.server_process import ServerProcess
 
 import transom
 from transom.cli import main
 from transom.names import Misfit
-from transom.serve import work
-from transom.serve.server import bound, names_of
+from transom.serve import worker as worker_module
+from transom.serve.server import bind_socket, host_names
 
 KEYS = 30_011  # its map takes some seconds
 
@@ -29,183 +24,157 @@ KEYS = 30_011  # its map takes some seconds
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory):
     torch.manual_seed(41)
-    found = transom.Trace()
-    found.add("layer.0", transom.sight(*(torch.randn(1, 1, KEYS, 4) for _ in range(3))))
+    trace = transom.Trace()
+    trace.add("layer.0", transom.sight(*(torch.randn(1, 1, KEYS, 4) for _ in range(3))))
     path = tmp_path_factory.mktemp("served") / "run.safetensors"
-    found.save(path)
+    trace.save(path)
     return path
-
-
-class Server:
-    def __init__(self, trace):
-        command = [sys.executable, "-m", "transom", "serve", str(trace), "--port", "0", "--json"]
-        env = os.environ | {"OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-        parts = urlsplit(json.loads(self.process.stdout.readline())["address"])
-        self.port, self.token = parts.port, parse_qs(parts.query)["token"][0]
-
-    def ask(self, path, method="GET", body=None, **heads):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        connection.request(method, path, body, {"Authorization": f"Bearer {self.token}", **heads})
-        answer = connection.getresponse()
-        content = answer.read()
-        connection.close()
-        return answer.status, content
-
-    def stop(self):
-        """Ask it to end; gives its exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        _, self.errors = self.process.communicate(timeout=20)
-        return self.process.returncode
 
 
 @pytest.fixture
 def server(trace):
-    found = Server(trace)
-    yield found
-    if found.process.poll() is None:
-        found.stop()
+    server = ServerProcess(trace)
+    yield server
+    server.stop()
 
 
 @pytest.mark.slow
-def test_an_open_stream_does_not_hold_up_the_end(server):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    connection.request("GET", "/api/runs/1/0/overview", headers={"Authorization": f"Bearer {server.token}"})
-    answer = connection.getresponse()
-    assert answer.getheader("Content-Type").startswith("text/event-stream")
-    assert json.loads(answer.readline().removeprefix(b"data: "))["share"] < 1
+def test_an_open_stream_does_not_delay_the_shutdown(server):
+    connection, response = server.open("/api/runs/1/0/overview")
+    assert response.getheader("Content-Type").startswith("text/event-stream")
+    assert json.loads(response.readline().removeprefix(b"data: "))["share"] < 1
     assert server.stop() == 0
-    assert b'"ready"' not in answer.read(), "the map was not waited for"
+    assert b'"ready"' not in response.read(), "the server did not wait for the map"
     connection.close()
 
 
 @pytest.mark.slow
-def test_neither_dripping_requests_nor_streams_nor_work_hold_up_the_end(server):
+def test_slow_requests_streams_and_work_do_not_delay_the_shutdown(server):
     head = f"Host: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {server.token}\r\n"
-    whole = f"GET /api/state HTTP/1.1\r\n{head}\r\n"
-    half = [
+    complete = f"GET /api/state HTTP/1.1\r\n{head}\r\n"
+    requests = [
         "GET",
-        whole + "GET /api",
+        complete + "GET /api",
         f"POST /api/runs HTTP/1.1\r\n{head}Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{{",
     ]
     paths = ("overview", "tile?level=6", "strongest")
-    half += [f"GET /api/runs/1/0/{path} HTTP/1.1\r\n{head}\r\n" for path in paths]
-    opened = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(100)]
-    for place, one in enumerate(opened):
-        one.sendall(half[place % len(half)].encode())
-    assert server.ask("/api/state")[0] == 200
+    requests += [f"GET /api/runs/1/0/{path} HTTP/1.1\r\n{head}\r\n" for path in paths]
+    sockets = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(100)]
+    for number, sock in enumerate(sockets):
+        sock.sendall(requests[number % len(requests)].encode())
+    assert server.status_of("/api/state") == 200
     assert server.stop() == 0
     assert "Traceback" not in server.errors
-    for one in opened:
-        one.close()
+    for sock in sockets:
+        sock.close()
 
 
 @pytest.mark.slow
-def test_large_bodies_slow_heads_and_dead_clients_are_let_go(server):
-    assert server.ask("/api/runs", "POST", b"x" * 2**21, **{"Content-Type": "application/json"})[0] == 413
+def test_large_bodies_slow_heads_and_dead_clients_are_refused(server):
+    assert server.status_of("/api/runs", "POST", b"x" * 2**21, **{"Content-Type": "application/json"}) == 413
     dead = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
-    for one in dead:
-        one.sendall(b"GET / HTTP/1.1\r\nHost: ")
-    assert server.ask("/api/state")[0] == 200
+    for sock in dead:
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: ")
+    assert server.status_of("/api/state") == 200
     huge = socket.create_connection(("127.0.0.1", server.port))
     huge.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000)
     assert huge.recv(64).startswith(b"HTTP/1.1 4")
     huge.close()
     dead[0].settimeout(15)
     assert dead[0].recv(64).startswith(b"HTTP/1.1 408"), "a head that never ended"
-    for one in dead:
-        one.close()
-    assert server.ask("/api/state")[0] == 200
+    for sock in dead:
+        sock.close()
+    assert server.status_of("/api/state") == 200
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["0/tile?level=6", "measuring"])
-def test_work_that_nobody_waits_for_is_let_go(server, path):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    connection.request("GET", f"/api/runs/1/{path}", headers={"Authorization": f"Bearer {server.token}"})
+def test_work_that_nobody_waits_for_is_cancelled(server, path):
+    sock = socket.create_connection(("127.0.0.1", server.port))
+    head = f"Host: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {server.token}\r\n"
+    sock.sendall(f"GET /api/runs/1/{path} HTTP/1.1\r\n{head}\r\n".encode())
     time.sleep(0.3)
-    connection.close()
-    status, _ = server.ask("/api/runs/1/0/weights?rows=2&keys=2")
-    assert status == 200
+    sock.close()
+    assert server.status_of("/api/runs/1/0/weights?rows=2&keys=2") == 200
 
 
-def test_a_full_queue_refuses_and_a_client_that_has_gone_is_not_served():
-    worker, gate, done = work.Worker(longest=2), threading.Event(), []
-    running = worker.give(lambda job: gate.wait(10))
+def test_a_full_queue_refuses_and_a_cancelled_job_is_not_run():
+    worker, release, done = worker_module.Worker(longest=2), threading.Event(), []
+    running = worker.submit(lambda job: release.wait(10))
     while worker.jobs.qsize():
         time.sleep(0.001)
-    left = worker.give(lambda job: done.append("left"))
-    kept = worker.give(lambda job: done.append("kept"))
-    with pytest.raises(work.Busy):
-        worker.give(lambda job: None)
-    left.gone.set()
-    gate.set()
+    cancelled = worker.submit(lambda job: done.append("cancelled"))
+    waiting = worker.submit(lambda job: done.append("waiting"))
+    with pytest.raises(worker_module.QueueFull):
+        worker.submit(lambda job: None)
+    cancelled.cancelled.set()
+    release.set()
     assert running.result.result(10)
-    kept.result.result(10)
-    with pytest.raises(work.Cancelled):
-        left.result.result(10)
-    assert done == ["kept"]
+    waiting.result.result(10)
+    with pytest.raises(worker_module.JobCancelled):
+        cancelled.result.result(10)
+    assert done == ["waiting"]
     worker.close()
     assert not worker.thread.is_alive()
 
 
-def test_a_job_is_followed_as_it_tells_and_ends_when_nobody_follows():
+def test_a_job_is_followed_as_it_reports_and_ends_when_nobody_follows():
     def counting(job):
         for number in range(100_000):
-            job.tell(number)
+            job.report(number)
             time.sleep(0.001)
 
-    async def followed(do, most):
-        worker, found = work.Worker(), []
-        job = worker.give(do)
-        async with aclosing(work.followed(job, asyncio.Event())) as told:
-            async for one in told:
-                found.append(one)
-                if len(found) == most:
+    async def follow(work, most):
+        worker, events = worker_module.Worker(), []
+        job = worker.submit(work)
+        async with aclosing(worker_module.job_progress(job, asyncio.Event())) as progress:
+            async for event in progress:
+                events.append(event)
+                if len(events) == most:
                     break
         worker.close(10.0)
         assert not worker.thread.is_alive()
-        return found, job
+        return events, job
 
-    found, job = asyncio.run(followed(counting, 3))
-    assert found == [0, 1, 2]
-    with pytest.raises(work.Cancelled):
+    events, job = asyncio.run(follow(counting, 3))
+    assert events == [0, 1, 2]
+    with pytest.raises(worker_module.JobCancelled):
         job.result.result(10)
-    found, job = asyncio.run(followed(lambda job: [job.tell(number) for number in range(7)] and "done", 99))
-    assert (found, job.result.result(10)) == (list(range(7)), "done")
+    events, job = asyncio.run(follow(lambda job: [job.report(number) for number in range(7)] and "done", 99))
+    assert (events, job.result.result(10)) == (list(range(7)), "done")
 
 
-def test_a_port_that_is_taken_is_told(own_errors):
-    taken = bound("127.0.0.1", 0)
+def test_a_port_in_use_is_an_error(own_errors):
+    taken = bind_socket("127.0.0.1", 0)
     taken.listen()
     port = taken.getsockname()[1]
     with pytest.raises(Misfit) as caught:
-        bound("127.0.0.1", port)
+        bind_socket("127.0.0.1", port)
     assert str(caught.value) == (
-        f"port {port} on 127.0.0.1 cannot be had (Address already in use); choose another with --port, or --port 0 for"
-        " any that is free"
+        f"port {port} on 127.0.0.1 cannot be used (Address already in use); choose another with --port, or --port 0 for"
+        " any free one"
     )
     taken.close()
 
 
-def test_what_a_browser_may_call_us():
-    assert names_of("127.0.0.1", 7) == ["127.0.0.1:7", "localhost:7", "[::1]:7"]
-    assert names_of("192.0.2.1", 7) == ["192.0.2.1:7"]
+def test_the_names_of_the_host():
+    assert host_names("127.0.0.1", 7) == ["127.0.0.1:7", "localhost:7", "[::1]:7"]
+    assert host_names("192.0.2.1", 7) == ["192.0.2.1:7"]
 
 
-def test_other_machines_are_let_in_only_if_that_is_said(capsys):
+def test_other_machines_need_an_option(capsys):
     assert main(["serve", "--host", "0.0.0.0"]) == 2
     assert capsys.readouterr().err == (
-        "transom: --host 0.0.0.0 would let other machines in; add --allow-remote if that is meant, and give the address"
-        " with its token only to those who may\n"
+        "transom: --host 0.0.0.0 would let other machines in; add --allow-remote if you want that, and give the"
+        " address with its token only to people you trust\n"
     )
 
 
 @pytest.mark.parametrize("debug", [False, True])
 def test_tracebacks_are_logged_if_details_are_asked_for(monkeypatch, debug):
-    log, shown = logging.getLogger("transom.serve"), []
+    log, levels = logging.getLogger("transom.serve"), []
     monkeypatch.setattr(logging.getLogger("transom"), "level", logging.NOTSET)
-    monkeypatch.setattr("transom.cli.serve.opened_studio", lambda file, models: None)
-    monkeypatch.setattr("transom.serve.server.serve", lambda *given: shown.append(log.getEffectiveLevel()))
+    monkeypatch.setattr("transom.cli.serve.open_session", lambda file, models: None)
+    monkeypatch.setattr("transom.serve.server.serve", lambda *args: levels.append(log.getEffectiveLevel()))
     assert main(["serve", "--port", "0", *["--debug"] * debug]) == 0
-    assert (shown == [logging.DEBUG]) == debug
+    assert (levels == [logging.DEBUG]) == debug

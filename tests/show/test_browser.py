@@ -13,7 +13,7 @@ import transom
 from transom.lens import Trace
 from transom.lessons import steps_of
 from transom.show import VIEWS, draw
-from transom.show.visible import visible
+from transom.show.formatting import make_visible
 
 pytestmark = pytest.mark.slow
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -87,7 +87,7 @@ def test_hostile_tokens_run_nothing_ask_for_nothing_and_are_shown(view, page, tm
         assert page.evaluate("document.querySelectorAll('script,iframe,img,object,embed,link,form,base,a').length") == 0
         if view in LABELLED:
             shown = set(page.evaluate(WORDS))
-            assert not [word for word in words if visible(word) not in shown]
+            assert not [word for word in words if make_visible(word) not in shown]
         visit(page, picture.save(tmp_path / f"{view}{number}.svg"))
     assert page.wrong == []
 

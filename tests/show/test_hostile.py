@@ -12,7 +12,7 @@ from show.hostile import PAYLOADS
 from show.samples import SAMPLES, WORDS, sample
 
 from transom.show import VIEWS, draw
-from transom.show.visible import LONGEST, cells, clipped, padded, visible, wrapped
+from transom.show.formatting import LONGEST, clip, display_width, make_visible, pad, wrap
 
 FIVES = [tuple((PAYLOADS + PAYLOADS)[first : first + 5]) for first in range(0, len(PAYLOADS), 5)]
 TAGS = {
@@ -101,7 +101,7 @@ def test_paper_takes_them_as_text(words, kind, tmp_path):
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
 def test_each_is_shown_and_told_from_others(payload):
-    shown = visible(payload)
+    shown = make_visible(payload)
     assert shown
     assert shown == shown.strip()
     assert len(shown) <= 12 * LONGEST
@@ -111,7 +111,7 @@ def test_each_is_shown_and_told_from_others(payload):
 
 
 def test_no_two_are_shown_alike():
-    assert len({visible(payload) for payload in PAYLOADS}) == len(PAYLOADS)
+    assert len({make_visible(payload) for payload in PAYLOADS}) == len(PAYLOADS)
 
 
 @pytest.mark.parametrize(
@@ -135,17 +135,17 @@ def test_no_two_are_shown_alike():
     ],
 )
 def test_how_a_token_is_made_visible(token, shown):
-    assert visible(token) == shown
+    assert make_visible(token) == shown
 
 
 @given(st.text(max_size=30))
 def test_whatever_comes_is_one_harmless_line(token):
-    shown = visible(token)
+    shown = make_visible(token)
     assert shown
     assert not harmful(shown)
-    assert cells(clipped(shown, 7)) <= 7
-    assert cells(padded(shown, 9)) == 9
-    assert all(cells(line) <= 20 for line in wrapped(shown, 20))
+    assert display_width(clip(shown, 7)) <= 7
+    assert display_width(pad(shown, 9)) == 9
+    assert all(display_width(line) <= 20 for line in wrap(shown, 20))
     ElementTree.fromstring(f"<t>{shown.replace('&', '&amp;').replace('<', '&lt;')}</t>")
 
 

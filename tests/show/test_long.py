@@ -1,11 +1,14 @@
 """Long texts: every view stays small, says what it does not draw, and draws exactly what it draws."""
 
+from itertools import chain
+
 import pytest
 import torch
 from show.samples import curves, stages
 
 import transom
 from transom.lens import Trace
+from transom.lessons import steps_of
 from transom.show import VIEWS, draw
 
 LONG, SOME = 4096, 499
@@ -66,6 +69,12 @@ def test_a_pooled_matrix_holds_the_largest_weight_of_each_cell(hidden, middling)
             float(cell.max()) if cell.numel() else 0.0, rel=1e-5, abs=1e-12
         )
     assert "each cell shows the largest of 10 × 10" in picture.notes[-1]
+
+
+def test_a_pooled_matrix_of_a_lesson_is_that_of_its_sight(middling):
+    drawn, expected = (draw("matrix", thing, cells=50).panels[0] for thing in (steps_of(middling[0]), middling))
+    assert drawn.rows == expected.rows
+    assert [*chain(*drawn.values)] == pytest.approx([*chain(*expected.values)], rel=1e-5, abs=1e-12)
 
 
 def test_steps_of_a_long_text_say_what_they_leave_out():

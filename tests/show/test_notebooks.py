@@ -5,10 +5,10 @@ import torch
 from show.samples import WORDS, sight, trace
 
 import transom
-from transom.lens import Glance
-from transom.lessons.shelf import shipped
+from transom.lens import StatsOnlySight
+from transom.lessons.lesson_file import load_shipped
 
-THINGS = {"sight": sight, "trace": trace, "lesson": lambda: shipped(1), "glance": lambda: Glance(sight())}
+THINGS = {"sight": sight, "trace": trace, "lesson": lambda: load_shipped(1), "glance": lambda: StatsOnlySight(sight())}
 
 
 @pytest.mark.parametrize("name", THINGS)
@@ -25,7 +25,7 @@ def test_a_notebook_shows_it_static_and_offline(name):
 def test_what_fits_is_drawn(capsys):
     sight().show()
     trace().show()
-    shipped(1).show()
+    load_shipped(1).show()
     titles = [line for line in capsys.readouterr().out.splitlines() if line and not line.startswith(" ")]
     assert "Where head 0 looks" in titles
     assert "6 heads at a glance" in titles
@@ -44,7 +44,7 @@ def test_what_did_not_make_its_output_is_said_and_not_drawn():
     found = spoiled._repr_mimebundle_()
     assert list(found) == ["text/plain"]
     assert found["text/plain"].startswith(
-        "Sight(batch=1, heads=2, queries=5, keys=5)\nthe weights should make the output"
+        "Sight(batch=1, heads=2, queries=5, keys=5)\nthe weights should reproduce the model's output"
     )
     assert spoiled._repr_html_() is None
 

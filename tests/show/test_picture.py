@@ -11,18 +11,18 @@ from show.samples import formed, sample
 
 from transom import Misfit
 from transom.show import VIEWS, Picture
-from transom.show.export import WRITERS
-from transom.show.visible import cells
+from transom.show.formatting import display_width
+from transom.show.picture import WRITERS
 
 SVG = "{http://www.w3.org/2000/svg}"
 DIAGRAMS = {"sequence", "arrows"}
-NO_ENDING = "a name without one"
+NO_ENDING = "no ending"
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_text_keeps_to_its_width_and_has_no_colour_unless_asked(view):
     text = sample(view).text(width=80)
-    assert max(cells(line) for line in text.splitlines()) <= 80
+    assert max(display_width(line) for line in text.splitlines()) <= 80
     assert "\x1b" not in text
     assert text.endswith("\n")
     assert all(line == line.rstrip() for line in text.splitlines())
@@ -108,7 +108,7 @@ def test_a_diagram_is_mermaid_and_dot_and_others_say_so(view):
     with pytest.raises(Misfit) as caught:
         picture.dot()
     assert str(caught.value) == (
-        f"DOT draws arrows between things, but the view {view!r} has none; take arrows or sequence"
+        f"DOT needs a diagram, but the view {view!r} is not one; draw the view arrows or sequence"
     )
 
 
@@ -150,8 +150,7 @@ def test_an_unknown_ending_lists_the_known_ones(name, came, tmp_path):
     with pytest.raises(Misfit) as caught:
         sample("matrix").save(tmp_path / name)
     assert str(caught.value) == (
-        "a picture is saved by its ending, one of .txt .svg .html .json .mmd .dot .pdf .png,"
-        f" but got {came}; try figure.svg"
+        f"a picture's file must end in one of .txt .svg .html .json .mmd .dot .pdf .png, but got {came}; try figure.svg"
     )
 
 

@@ -11,8 +11,9 @@ from show.truth import parts
 
 import transom
 from transom import Misfit
-from transom.lens import Glance, Trace
+from transom.lens import StatsOnlySight, Trace
 from transom.lessons import Step, Steps, steps_of
+from transom.lessons.lesson_file import load_shipped
 from transom.show import draw
 from transom.show.colours import CATEGORIES, MAPS, colour, contrast, ink_on, luminance
 
@@ -26,7 +27,7 @@ def test_a_hidden_sink_is_left_out_and_the_figure_says_so():
     assert picture.panels[0].columns == WORDS[1:]
     np.testing.assert_allclose(picture.panels[0].values[4], weights[4, 1:], rtol=1e-12)
     assert picture.notes[0] == (
-        f"Hidden: “the” (key 0), which took {taken:.1f} % of this head's attention; the other weights are as they are,"
+        f"Hidden: “the” (key 0), which took {taken:.1f} % of this head's attention; the other weights are unchanged,"
         " so rows sum to less than 1."
     )
 
@@ -77,7 +78,7 @@ def test_arrows_between_two_texts():
     with pytest.raises(Misfit) as caught:
         draw("arrows", transom.sight(Q[:, :, :3], K, V), in_line=True)
     assert str(caught.value) == (
-        "arrows in a line need a text that looks at itself, but the two sides differ; leave in_line out"
+        "in_line needs a text that attends to itself, but rows and keys have other labels; leave it out"
     )
 
 
@@ -112,7 +113,7 @@ def test_two_entropies_have_two_names():
 
 
 def test_statistics_alone_are_drawn_as_far_as_they_go():
-    glance = Glance(sight())
+    glance = StatsOnlySight(sight())
     assert len(draw("entropy", glance).panels[0].values) == 3
     assert not draw("heads", glance).panels[0].tiles[0].values
     with pytest.raises(Misfit, match="only statistics of the attention were kept"):
@@ -144,8 +145,8 @@ def test_a_receipt_that_fails_is_not_drawn_by_any_view():
         with pytest.raises(Misfit) as caught:
             draw(view, spoiled)
         assert re.fullmatch(
-            r"the weights of 'blocks\.7\.attention' should make the output that the model used, but the receipt FAILS:"
-            r" 5\.0e-01 of \S+ in batch 0, head 0, row 0; nothing is drawn from it, watch the model again",
+            r"the weights of 'blocks\.7\.attention' should reproduce the model's output, but the receipt FAILS:"
+            r" 5\.0e-01 of \S+ in batch 0, head 0, row 0; nothing is drawn, watch the model again",
             str(caught.value),
         )
 
@@ -197,11 +198,11 @@ WRONG = {
     ),
     "renormalise": (
         lambda: draw("matrix", sight(), renormalise=True),
-        "renormalise divides by what hidden keys leave, but none is hidden; hide=[0] hides the first",
+        "renormalise needs hidden keys, but none is hidden; hide=[0] hides the first",
     ),
     "hidden": (
         lambda: draw("matrix", sight(), hide=range(5)),
-        "there should be a key left to draw, but all keys=5 are hidden; hide fewer",
+        "at least one key must be left to draw, but all keys=5 are hidden; hide fewer",
     ),
     "key": (
         lambda: draw("matrix", sight(), hide=[9]),
@@ -209,7 +210,7 @@ WRONG = {
     ),
     "most": (
         lambda: draw("arrows", sight(), most=0),
-        "at least 1 arrow is drawn, but got most=0; 60 is a good picture",
+        "most must be 1 or more, but got 0; give a larger whole number",
     ),
     "row": (
         lambda: draw("arrows", sight(), rows=[5]),
@@ -217,7 +218,7 @@ WRONG = {
     ),
     "no rows": (
         lambda: draw("rows", sight(), rows=[]),
-        "at least one row and one bar are drawn, but got rows=[], most=32; rows=-1 is the last",
+        "at least one row is needed, but got rows=[]; rows=-1 is the last",
     ),
     "step": (
         lambda: draw("steps", steps_of(sight()), only=["weight"]),
@@ -225,7 +226,11 @@ WRONG = {
     ),
     "step row": (
         lambda: draw("steps", sight(), rows=[7]),
-        "there are rows 0 to 4, so 7 is none of them; count from 0, or back from -1",
+        "there are queries=5, so 7 is none of them; count from 0 to 4, or back from -1",
+    ),
+    "row without weights": (
+        lambda: draw("steps", steps_of(sight(), names=["Q"]), row=0),
+        "one row is drawn key by key, so it needs a step `weights`, but there is none; leave row out",
     ),
     "lesson": (
         lambda: draw("steps", steps_of(sight()), batch=0),
@@ -237,15 +242,35 @@ WRONG = {
     ),
     "layer": (
         lambda: draw("matrix", steps_of(sight()), layer="last"),
-        "the layers of a lesson are counted from 0, but got 'last'; give a number",
+        "the layers of a lesson have numbers, but got 'last'; count from 0",
+    ),
+    "layer of a trace": (
+        lambda: draw("matrix", trace(), layer=2),
+        "there are layers=2, so 2 is none of them; count from 0 to 1, or back from -1",
+    ),
+    "batch of heads": (
+        lambda: draw("heads", sight(), batch=1),
+        "there are batch=1, so 1 is none of them; count from 0 to 0, or back from -1",
+    ),
+    "batch of entropy": (
+        lambda: draw("entropy", trace(), batch=1),
+        "there are batch=1, so 1 is none of them; count from 0 to 0, or back from -1",
+    ),
+    "token of a lesson": (
+        lambda: draw("context", load_shipped(1), row=3),
+        "there are tokens=3, so 3 is none of them; count from 0 to 2, or back from -1",
+    ),
+    "not finite": (
+        lambda: draw("context", [("a", [1.0, 2.0]), ("b", [1.0, float("nan")])]),
+        "a plane needs finite vectors, but some have NaN or infinite numbers; choose another row or head",
     ),
     "bins": (
         lambda: draw("histogram", sight(), bins=0),
-        "a histogram has 1 to 200 bins, but got 0; 24 is a good picture",
+        "bins must be 1 to 200, but got 0; the default is 24",
     ),
     "measure": (
         lambda: draw("heads", sight(), measure="sink"),
-        "measure must be one of entropy, peak, distance, but got 'sink'; others come by `measures`",
+        "measure must be one of entropy, peak, distance, but got 'sink'; give others as measures",
     ),
     "path": (
         lambda: draw("context", stages()[:1]),
@@ -263,7 +288,7 @@ WRONG = {
     ),
     "no curve": (
         lambda: draw("curves", {}),
-        "there should be a curve to draw, but none came; give {label: [(step, value), …]}",
+        "at least one curve is needed, but none came; give {label: [(step, value), …]}",
     ),
     "no points": (
         lambda: draw("curves", {"a": []}),
@@ -271,20 +296,19 @@ WRONG = {
     ),
     "not points": (
         lambda: draw("curves", {"a": 7}),
-        "the curve 'a' should have points (step, value), but it is of the kind int and has none; give [(step,"
-        " value), …]",
+        "the curve 'a' should be a list of points, but got int; give [(step, value), …]",
     ),
     "nan": (
         lambda: draw("curves", {"a": [(1, float("nan"))]}),
-        "the curve 'a' has the point (1, nan), which cannot be drawn; leave it out, with a note",
+        "the curve 'a' has the point (1, nan), which cannot be drawn; leave it out",
     ),
     "log": (
         lambda: draw("curves", {"a": [(1, 0.0)]}, log=True),
-        "a log scale holds numbers above 0, but the curve 'a' has 0; leave log out",
+        "a log scale holds numbers above 0, but the curve 'a' has the point (1, 0); leave log out",
     ),
     "log across": (
         lambda: draw("curves", {"a": [(0, 1.0)]}, log_across=True),
-        "a log scale holds numbers above 0, but the curve 'a' has a point at 0; leave log_across out",
+        "a log scale holds numbers above 0, but the curve 'a' has the point (0, 1); leave log_across out",
     ),
     "start": (
         lambda: draw("vectors", sight(), start=[1.0]),
@@ -292,11 +316,11 @@ WRONG = {
     ),
     "values": (
         lambda: draw("vectors", sight(), most=0),
-        "at least one value is drawn, but got most=0; 8 is a good picture",
+        "most must be 1 or more, but got 0; give a larger whole number",
     ),
     "keys": (
         lambda: draw("sequence", sight(), most=0),
-        "at least one key is drawn, but got most=0; 8 is a good picture",
+        "most must be 1 or more, but got 0; give a larger whole number",
     ),
 }
 
@@ -316,7 +340,7 @@ def test_a_head_whose_scores_are_all_masked_has_no_histogram():
     nowhere = transom.sight(Q, K, V, allowed=torch.zeros(TOKENS, TOKENS, dtype=torch.bool))
     with pytest.raises(Misfit) as caught:
         draw("histogram", nowhere)
-    assert str(caught.value) == "a histogram needs scores, but every one is masked; choose another head or batch row"
+    assert str(caught.value) == "a histogram needs scores, but all of them are masked; choose another head or batch"
     assert set(draw("matrix", nowhere).panels[0].values[0]) == {None}
 
 
@@ -354,9 +378,9 @@ def test_numbers_on_every_colour_can_be_read(name):
 
 
 def test_categories_are_told_apart_without_colour_too():
-    from transom.show.panels.curves import DASHES, SIGNS
+    from transom.show.panels.charts import DASHES, MARKERS
 
-    assert len(set(CATEGORIES)) == len(CATEGORIES) == len(set(DASHES)) == len(set(SIGNS)) == 7
+    assert len(set(CATEGORIES)) == len(CATEGORIES) == len(set(DASHES)) == len(set(MARKERS)) == 7
 
 
 def test_a_receipt_is_worked_out_once_and_again_when_a_number_changes(monkeypatch):
@@ -390,4 +414,4 @@ def test_on_a_log_scale_across_equal_factors_are_equally_far_apart():
 
 def test_many_places_on_a_log_scale_are_marked_by_powers_of_ten():
     panel = draw("curves", {"a": [(x, 1.0) for x in range(3, 2003, 7)]}, log_across=True).panels[0]
-    assert panel.marks_across() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert panel.ticks_across() == [0.0, 1.0, 2.0, 3.0, 4.0]

@@ -1,41 +1,42 @@
-"""Files for the tests of text: written, packed, and complained about."""
+"""Files for the tests of text, real corpora, and a check of whole messages."""
 
 import gzip
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from transom import Misfit
 
-# Real corpora, where they are on hand; tests that want them are skipped without.
+# Real corpora, if they are installed; tests that need them are skipped otherwise.
 DATA = Path(os.environ.get("TRANSOM_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
-def written(folder: Path, content: bytes | str, name: str = "file") -> Path:
+def write_file(folder: Path, content: bytes | str, name: str = "file") -> Path:
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
     return path
 
 
-def packed(folder: Path, content: bytes | str, name: str = "file.gz") -> Path:
-    return written(folder, gzip.compress(content if isinstance(content, bytes) else content.encode("utf-8")), name)
+def write_gzip(folder: Path, content: bytes | str, name: str = "file.gz") -> Path:
+    return write_file(folder, gzip.compress(content if isinstance(content, bytes) else content.encode("utf-8")), name)
 
 
-def read_out(found) -> None:
-    if hasattr(found, "__next__"):
-        list(found)
+def raises_misfit(message: str, call, /, *args, **kwargs) -> None:
+    """`call` raises a Misfit with this whole message; a reader raises it when it is read."""
+    with pytest.raises(Misfit, match=f"^{re.escape(message)}$"):
+        exhaust(call(*args, **kwargs))
 
 
-def complains(words: str, act, /, *given, **settings) -> None:
-    """The whole message; `act` may be a reader, which complains when it is read."""
-    with pytest.raises(Misfit, match=f"^{re.escape(words)}$"):
-        read_out(act(*given, **settings))
+def exhaust(result: object) -> None:
+    if isinstance(result, Iterator):
+        list(result)
 
 
-def given_data(*parts: str) -> Path:
+def require_data(*parts: str) -> Path:
     path = DATA.joinpath(*parts)
     if not path.is_file():
-        pytest.skip(f"{'/'.join(parts)} is not on hand; TRANSOM_DATA names its folder")
+        pytest.skip(f"{'/'.join(parts)} is not installed; TRANSOM_DATA names its folder")
     return path

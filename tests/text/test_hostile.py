@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from text.test_corpora import CASES
-from text.test_vector_files import fasttext_bin
+from text.test_word_vector_files import fasttext_bin
 from text.vector_samples import FILES, WORDS
 
 from transom import Misfit
@@ -43,26 +43,26 @@ SPLICES = st.one_of(
 
 
 @st.composite
-def spoiled(draw, content: bytes) -> bytes:
-    """A good file with some pieces taken out and others put in, perhaps cut off, perhaps packed."""
+def damaged(draw, content: bytes) -> bytes:
+    """A good file with some pieces removed and others inserted, perhaps cut off, perhaps packed."""
     for _ in range(draw(st.integers(0, 3))):
-        at, gone = draw(st.integers(0, len(content))), draw(st.integers(0, 5))
-        content = content[:at] + draw(SPLICES) + content[at + gone :]
+        start, removed = draw(st.integers(0, len(content))), draw(st.integers(0, 5))
+        content = content[:start] + draw(SPLICES) + content[start + removed :]
     content = content[: draw(st.integers(0, len(content)))] if draw(st.booleans()) else content
     return gzip.compress(content) if draw(st.booleans()) else content
 
 
 def hostile(name: str):
-    return st.one_of(st.binary(max_size=211), spoiled(GOOD[name]), spoiled(gzip.compress(GOOD[name], mtime=0)))
+    return st.one_of(st.binary(max_size=211), damaged(GOOD[name]), damaged(gzip.compress(GOOD[name], mtime=0)))
 
 
-def tried(act, content: bytes) -> None:
+def attempt(call, content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"
         path.write_bytes(content)
         message = ""
         try:
-            act(path)
+            call(path)
         except Misfit as error:
             message = str(error)
         assert not message or (";" in message and "\n" not in message)
@@ -71,26 +71,26 @@ def tried(act, content: bytes) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 @given(data=st.data())
 def test_corpora(name, data):
-    tried(lambda path: list(CASES[name][0](path)), data.draw(hostile(name)))
+    attempt(lambda path: list(CASES[name][0](path)), data.draw(hostile(name)))
 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("skip_broken", [False, True])
 @given(data=st.data())
 def test_word_vectors(name, skip_broken, data):
-    format = data.draw(st.sampled_from([None, *(one for one in VECTOR_FORMATS if one != "fasttext")]))
+    format = data.draw(st.sampled_from([None, *(name for name in VECTOR_FORMATS if name != "fasttext")]))
     content = data.draw(hostile(name))
-    tried(lambda path: word_vectors(path, WORDS, skip_broken=skip_broken, format=format), content)
+    attempt(lambda path: word_vectors(path, WORDS, skip_broken=skip_broken, format=format), content)
 
 
 @given(data=st.data())
 def test_fasttext_bin(data):
     pytest.importorskip("gensim.models.fasttext", reason="gensim comes with the extra `vectors`")
-    content = data.draw(st.one_of(spoiled(GOOD["fasttext"]), hostile("fasttext")))
-    tried(lambda path: word_vectors(path, ["the", "of"], format="fasttext"), content)
+    content = data.draw(st.one_of(damaged(GOOD["fasttext"]), hostile("fasttext")))
+    attempt(lambda path: word_vectors(path, ["the", "of"], format="fasttext"), content)
 
 
-def used(path: Path) -> None:
+def use_tokenizer(path: Path) -> None:
     tokenizer = Tokenizer.load(path)
     tokenizer.pieces(tokenizer.encode("The cat <s>"))
     tokenizer.decode(range(tokenizer.size))
@@ -99,7 +99,7 @@ def used(path: Path) -> None:
 @given(content=hostile("tokenizer"))
 @settings(max_examples=300)
 def test_tokenizers(content):
-    tried(used, content)
+    attempt(use_tokenizer, content)
 
 
 VALUES = ["null", "-1", "4294967296", "1e300", "true", '""', '"<unk>"', '"("', "[]", "{}", '["a"]', '{"type": "BPE"}']
@@ -113,4 +113,4 @@ def test_tokenizers_with_other_values(data):
         part = data.draw(st.sampled_from([file, *(value for value in file.values() if isinstance(value, dict))]))
         if part:
             part[data.draw(st.sampled_from(sorted(part)))] = json.loads(data.draw(st.sampled_from(VALUES)))
-    tried(used, json.dumps(file).encode())
+    attempt(use_tokenizer, json.dumps(file).encode())

@@ -1,10 +1,10 @@
-"""Packed rows are the rows."""
+"""Packed rows: the same rows come out."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from text.outside_files import complains
+from text.outside_files import raises_misfit
 
 from transom.text import Ragged
 
@@ -15,7 +15,7 @@ ROWS = st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=7), max_size=11)
 def test_rows_come_out_as_they_went_in(rows):
     packed = Ragged.from_lists(iter(rows))
     assert [row.tolist() for row in packed] == rows
-    assert [packed[place].tolist() for place in range(-len(rows), 0)] == rows
+    assert [packed[row].tolist() for row in range(-len(rows), 0)] == rows
     assert len(packed) == len(rows)
     assert packed.lengths.tolist() == [len(row) for row in rows]
 
@@ -30,7 +30,7 @@ def test_four_bytes_a_token_and_no_copy():
 
 def test_some_rows_in_another_order():
     packed = Ragged.from_lists([[3, 1, 4], [], [1, 5]])
-    assert [row.tolist() for row in packed.chosen(np.array([2, 0, 2]))] == [[1, 5], [3, 1, 4], [1, 5]]
+    assert [row.tolist() for row in packed.select(np.array([2, 0, 2]))] == [[1, 5], [3, 1, 4], [1, 5]]
 
 
 def test_packed_arrays_may_be_given():
@@ -40,9 +40,8 @@ def test_packed_arrays_may_be_given():
 
 @pytest.mark.parametrize("offsets", [[], [1, 5], [0, 4], [0, 3, 2, 5]])
 def test_offsets_that_do_not_fit(own_errors, offsets):
-    complains(
-        "offsets must rise from 0 to the 5 tokens, one more than there are rows, but they do not;"
-        " use Ragged.from_lists",
+    raises_misfit(
+        "offsets must rise from 0 to 5, but they do not; use Ragged.from_lists",
         Ragged,
         np.arange(5),
         np.array(offsets, dtype=np.int64),
@@ -51,14 +50,14 @@ def test_offsets_that_do_not_fit(own_errors, offsets):
 
 @pytest.mark.parametrize("row", [[2**31], [0.5], ["a"], "text", [None], 3])
 def test_what_is_no_token(own_errors, row):
-    complains(
-        "a token must be a whole number from 0 to 2147483647, but row 1 has something else; encode the text first",
+    raises_misfit(
+        "row 1 must hold integers below 2³¹, but it does not; encode the text",
         Ragged.from_lists,
         [[1], row],
     )
 
 
-@pytest.mark.parametrize("place", [3, -4])
-def test_a_row_that_is_not_there(place):
-    with pytest.raises(IndexError, match=f"^there are 3 rows, so {place} is none of them$"):
-        Ragged.from_lists([[1], [2], [3]])[place]
+@pytest.mark.parametrize("row", [3, -4])
+def test_a_row_that_is_not_there(row):
+    with pytest.raises(IndexError, match=f"^there are 3 rows, so there is no row {row}$"):
+        Ragged.from_lists([[1], [2], [3]])[row]

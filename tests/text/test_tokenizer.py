@@ -11,13 +11,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from text.outside_files import complains, given_data, written
+from text.outside_files import raises_misfit, require_data, write_file
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, pre_tokenizers, processors
 
 import transom.text.tokenizer
 from transom import Misfit
-from transom.files.outside import Limits
+from transom.files.untrusted_files import Limits
 from transom.text import KINDS, Tokenizer, read_lines
 from transom.text.tokenizer import BYTES
 
@@ -32,13 +32,13 @@ SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
 
 
 @cache
-def kept(kind):
+def train(kind):
     return Tokenizer.train(kind, TEXTS, SIZES[kind])
 
 
 @pytest.fixture(scope="module")
 def trained():
-    return {kind: kept(kind) for kind in KINDS}
+    return {kind: train(kind) for kind in KINDS}
 
 
 def test_every_kind_has_a_size():
@@ -56,7 +56,7 @@ def test_special_tokens_come_first(trained, kind):
 
 @given(st.text())
 def test_any_text_comes_back_from_bytes(text):
-    tokenizer = kept("bpe")
+    tokenizer = train("bpe")
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == text
     assert not set(ids) & {0, 1, 2, 3}
@@ -114,26 +114,26 @@ def test_words_are_cut_as_word_vectors_have_them(trained):
     assert [word for word, _ in cut] == [*expected, "-", "-", "DO", "N'T", "中文"]
 
 
-def merged(word, ranks):
-    """Byte-pair encoding of one word in plain loops: the pair that was merged first in training goes first."""
+def merge_pairs(word, ranks):
+    """Byte-pair encoding of a word in plain loops: the pair that training merged first goes first."""
     parts = list(word)
     while True:
-        pairs = [(ranks[pair], place) for place, pair in enumerate(pairwise(parts)) if pair in ranks]
+        pairs = [(ranks[pair], i) for i, pair in enumerate(pairwise(parts)) if pair in ranks]
         if not pairs:
             return parts
-        _, place = min(pairs)
-        parts[place : place + 2] = [parts[place] + parts[place + 1]]
+        _, i = min(pairs)
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
 
 
 @given(st.text(alphabet="thecatsdogmn", min_size=1, max_size=23))
 def test_pairs_are_merged_in_their_order(word):
-    tokenizer = kept("bpe")
+    tokenizer = train("bpe")
     merges = json.loads(tokenizer.engine.to_str())["model"]["merges"]
     ranks = {tuple(pair): rank for rank, pair in enumerate(merges)}
-    assert tokenizer.pieces(tokenizer.encode(word)) == merged(word, ranks)
+    assert tokenizer.pieces(tokenizer.encode(word)) == merge_pairs(word, ranks)
 
 
-def test_every_byte_has_its_own_sign(trained):
+def test_every_byte_has_its_own_character(trained):
     assert sorted(BYTES.values()) == list(range(256))
     assert set(BYTES) == set(pre_tokenizers.ByteLevel.alphabet()) == set(trained["bpe"].tokens[4:260])
 
@@ -169,7 +169,7 @@ def test_training_is_quiet_and_always_the_same(kind, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_another_process_learns_the_same(trained):
+def test_another_process_trains_the_same(trained):
     code = f"""
 import hashlib
 from transom.text import Tokenizer
@@ -193,10 +193,10 @@ def test_saved_and_loaded_it_is_the_same(trained, kind, tmp_path):
     assert [left.name for left in tmp_path.iterdir()] == ["tokenizer.json"]
 
 
-def outside(**changes):
-    """Somebody else's tokenizer.json: WordPiece, with the special tokens in another order."""
+def foreign_file(**changes):
+    """A tokenizer.json of another library: WordPiece, with the special tokens in another order."""
     tokens = ["</s>", "<unk>", "<pad>", "<s>", "the", "cat", "##s", "<", "s", ">"]
-    engine = Engine(models.WordPiece({token: place for place, token in enumerate(tokens)}, unk_token="<unk>"))
+    engine = Engine(models.WordPiece({token: i for i, token in enumerate(tokens)}, unk_token="<unk>"))
     engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     engine.decoder = decoders.WordPiece()
     engine.add_special_tokens(SPECIAL)
@@ -208,18 +208,26 @@ def outside(**changes):
     return json.loads(engine.to_str()) | changes
 
 
-def test_somebody_elses_file_is_used_by_our_rules(tmp_path):
-    tokenizer = Tokenizer.load(written(tmp_path, json.dumps(outside())))
+def test_a_foreign_file_is_used_by_our_rules(tmp_path):
+    tokenizer = Tokenizer.load(write_file(tmp_path, json.dumps(foreign_file())))
     assert (tokenizer.padding, tokenizer.start, tokenizer.end, tokenizer.unknown) == (2, 3, 0, 1)
     ids = tokenizer.encode("the cats <s> the")
-    assert tokenizer.pieces(ids) == ["the", "cat", "##s", "<", "s", ">", "the"]  # uncut, unpadded, nothing added
+    assert tokenizer.pieces(ids) == [
+        "the",
+        "cat",
+        "##s",
+        "<",
+        "s",
+        ">",
+        "the",
+    ]  # no truncation, no padding
     assert tokenizer.decode([3, *ids[:3], 0, 2]) == "the cats"
 
 
 def test_a_file_may_not_leave_it_to_chance(tmp_path, trained):
     file = json.loads(trained["bpe"].engine.to_str())
     file["model"]["dropout"] = 0.5
-    tokenizer = Tokenizer.load(written(tmp_path, json.dumps(file)))
+    tokenizer = Tokenizer.load(write_file(tmp_path, json.dumps(file)))
     assert all(tokenizer.encode(TEXTS[0]) == trained["bpe"].encode(TEXTS[0]) for _ in range(23))
 
 
@@ -231,51 +239,49 @@ def vocabulary(**changes):
 BAD_FILES = {
     "cut off": (
         '{"model":',
-        " should be JSON, but it cannot be read: Input data was truncated; take another copy",
+        " should be JSON, but it cannot be read (Input data was truncated); write it again",
     ),
     "too deep": (
         "[" * 100_000,
-        " should be JSON, but it cannot be read: it nests more than 64 deep; take another copy",
+        " should be JSON, but it cannot be read (it nests more than 64 deep); write it again",
     ),
-    "empty": ("", " should be JSON, but it cannot be read: Input data was truncated; take another copy"),
-    "a list": ("[]", " should describe a tokenizer, but it has no model; name a tokenizer.json"),
+    "empty": ("", " should be JSON, but it cannot be read (Input data was truncated); write it again"),
+    "a list": ("[]", " should hold one JSON object, but it holds a list; write {…}"),
     "a config": ('{"d_model": 7}', " should describe a tokenizer, but it has no model; name a tokenizer.json"),
     "latin-1": (
         '{"model": "é"}'.encode("latin-1"),
-        ", line 1: text must be UTF-8, but byte 0xe9 fits nowhere; save the file as UTF-8",
+        ", line 1: text must be UTF-8, but byte 0xe9 is not; save the file as UTF-8",
     ),
     "no start": (
         json.dumps(vocabulary(vocab={"<pad>": 0, "<unk>": 1, "</s>": 2})),
-        " must have the tokens <pad>, <s>, </s>, <unk>, but <s> is missing; add it to the file, or train a tokenizer",
+        " must have <pad>, <s>, </s>, <unk>, but <s> is missing; add it, or train a tokenizer",
     ),
     "gap": (
         json.dumps(vocabulary(vocab={"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 4_000_000_000})),
-        " must number its 4 tokens from 0 without gaps, but the last one is 4000000000; number them anew",
+        " must number 4 tokens without gaps, but the last is 4000000000; renumber",
     ),
 }
 
 
 @pytest.mark.parametrize("name", BAD_FILES)
 def test_a_file_that_is_no_tokenizer(own_errors, tmp_path, name):
-    content, words = BAD_FILES[name]
-    path = written(tmp_path, content)
-    complains(f"{path}{words}", Tokenizer.load, path)
+    content, message = BAD_FILES[name]
+    path = write_file(tmp_path, content)
+    raises_misfit(f"{path}{message}", Tokenizer.load, path)
 
 
 @pytest.mark.parametrize("model", [{}, {"type": "Made Up"}, None, {"type": "BPE", "vocab": [], "merges": {}}])
-def test_rules_that_nobody_knows(tmp_path, model):
-    path = written(tmp_path, json.dumps({"model": model}))
+def test_unknown_rules(tmp_path, model):
+    path = write_file(tmp_path, json.dumps({"model": model}))
     with pytest.raises(Misfit, match=r"file should describe a tokenizer, but it does not: .+; take another copy$"):
         Tokenizer.load(path)
 
 
 def test_a_file_that_is_not_there_or_too_long(own_errors, tmp_path, monkeypatch):
-    complains(f"{tmp_path} should be a plain file, but it is a folder; name the file", Tokenizer.load, tmp_path)
-    path = written(tmp_path, json.dumps(vocabulary()))
+    raises_misfit(f"{tmp_path} should be a regular file, but it is a folder; name the file", Tokenizer.load, tmp_path)
+    path = write_file(tmp_path, json.dumps(vocabulary()))
     monkeypatch.setattr(transom.text.tokenizer, "LARGEST", Limits(document=101))
-    complains(
-        f"{path} is read whole, so it may have 101 bytes, but it has more; name a tokenizer.json", Tokenizer.load, path
-    )
+    raises_misfit(f"{path} may have at most 101 bytes, but it has more; name a tokenizer.json", Tokenizer.load, path)
 
 
 def test_a_panic_inside_the_library_is_an_error_like_others(own_errors, tmp_path, monkeypatch):
@@ -283,52 +289,52 @@ def test_a_panic_inside_the_library_is_an_error_like_others(own_errors, tmp_path
         pass
 
     def from_str(_):
-        raise trouble("index out of bounds")
+        raise failure("index out of bounds")
 
-    path = written(tmp_path, json.dumps(vocabulary()))
+    path = write_file(tmp_path, json.dumps(vocabulary()))
     monkeypatch.setattr(transom.text.tokenizer.Engine, "from_str", from_str, raising=False)
-    trouble = PanicException
-    complains(
+    failure = PanicException
+    raises_misfit(
         f"{path} should describe a tokenizer, but it does not: index out of bounds; take another copy",
         Tokenizer.load,
         path,
     )
-    trouble = KeyboardInterrupt
+    failure = KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt):
         Tokenizer.load(path)
 
 
 def test_a_file_whose_rules_fail_on_a_text(own_errors, tmp_path):
-    path = written(tmp_path, json.dumps(vocabulary(unk_token="<none>")))
-    complains(
+    path = write_file(tmp_path, json.dumps(vocabulary(unk_token="<none>")))
+    raises_misfit(
         "the tokenizer cannot read a text: WordLevel error: Missing [UNK] token from the vocabulary;"
-        " train another one, or mend its file",
+        " train another one, or correct its file",
         Tokenizer.load(path).encode,
         "word",
     )
 
 
 @pytest.mark.parametrize(
-    ("words", "given"),
+    ("message", "args"),
     [
         ("kind must be one of bpe, words, characters, but got 'word'; did you mean 'words'?", ("word", TEXTS, 101)),
         (
-            "a vocabulary of bpe needs 260 tokens or more, but got 259; give a larger number",
+            "a vocabulary of bpe needs 260 tokens, but got 259; give a larger number",
             ("bpe", TEXTS, 259),
         ),
-        ("a vocabulary of words needs 5 tokens or more, but got 4; give a larger number", ("words", TEXTS, 4)),
-        ("texts must be many, but one string came; put it into a list", ("words", "one text", 101)),
-        ("a tokenizer is trained on texts, but there was nothing in them; check the corpus", ("bpe", [], 300)),
-        ("a tokenizer is trained on texts, but there was nothing in them; check the corpus", ("words", ["", " \n"], 9)),
-        ("a text must be a string, but a bytes came; read the file's text first", ("bpe", [b"bytes"], 300)),
+        ("a vocabulary of words needs 5 tokens, but got 4; give a larger number", ("words", TEXTS, 4)),
+        ("texts must be a list, but got one string; put it into a list", ("words", "one text", 101)),
+        ("a tokenizer is trained on texts, but these are empty; check the corpus", ("bpe", [], 300)),
+        ("a tokenizer is trained on texts, but these are empty; check the corpus", ("words", ["", " \n"], 9)),
+        ("a text must be a string, but got a bytes; read the file's text first", ("bpe", [b"bytes"], 300)),
         (
             "a text must be Unicode, but character 2 is half of a surrogate pair; decode it with errors='replace'",
             ("bpe", ["é \ud83d"], 300),
         ),
     ],
 )
-def test_training_that_does_not_fit(own_errors, words, given):
-    complains(words, Tokenizer.train, *given)
+def test_training_that_does_not_fit(own_errors, message, args):
+    raises_misfit(message, Tokenizer.train, *args)
 
 
 def test_the_smallest_vocabulary_will_do():
@@ -337,9 +343,9 @@ def test_the_smallest_vocabulary_will_do():
 
 
 def test_an_error_in_the_corpus_comes_through(own_errors, tmp_path):
-    path = written(tmp_path, b"good\n\xff\n")
-    complains(
-        f"{path}, line 2: text must be UTF-8, but byte 0xff fits nowhere; save the file as UTF-8",
+    path = write_file(tmp_path, b"good\n\xff\n")
+    raises_misfit(
+        f"{path}, line 2: text must be UTF-8, but byte 0xff is not; save the file as UTF-8",
         Tokenizer.train,
         "bpe",
         (line.text for line in read_lines(path)),
@@ -348,33 +354,33 @@ def test_an_error_in_the_corpus_comes_through(own_errors, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "method", "given"),
+    ("message", "method", "arg"),
     [
         (
             "a text must be Unicode, but character 0 is half of a surrogate pair; decode it with errors='replace'",
             "encode",
             "\udfff",
         ),
-        ("a text must be a string, but a NoneType came; read the file's text first", "encode", None),
-        ("texts must be many, but one string came; put it into a list", "encode_batch", "text"),
+        ("a text must be a string, but got a NoneType; read the file's text first", "encode", None),
+        ("texts must be a list, but got one string; put it into a list", "encode_batch", "text"),
         (
-            "the tokenizer knows tokens 0 to 282, but tokens 5 to 283 came; use the model it was saved with",
+            "the tokenizer has tokens 0 to 282, but got 5 to 283; use the model it was saved with",
             "decode",
             [5, 283, 7],
         ),
         (
-            "the tokenizer knows tokens 0 to 282, but tokens -1 to 5 came; use the model it was saved with",
+            "the tokenizer has tokens 0 to 282, but got -1 to 5; use the model it was saved with",
             "pieces",
             [5, -1],
         ),
     ],
 )
-def test_what_is_no_text_and_no_token(own_errors, trained, words, method, given):
-    complains(words, getattr(trained["bpe"], method), given)
+def test_what_is_no_text_and_no_token(own_errors, trained, message, method, arg):
+    raises_misfit(message, getattr(trained["bpe"], method), arg)
 
 
 def test_real_text_comes_back():
-    lines = [line.text for line in read_lines(given_data("multi30k", "val.fr.gz"))]
+    lines = [line.text for line in read_lines(require_data("multi30k", "val.fr.gz"))]
     tokenizer = Tokenizer.train("bpe", lines, 1009)
     rows = tokenizer.encode_batch(lines)
     assert [tokenizer.decode(row) for row in rows] == lines

@@ -1,6 +1,6 @@
-"""`transom classify`: text to label by an encoder."""
+"""`transom classify`: label texts with an encoder."""
 
-from transom.cli.given import AsJson, File, Folder, Texts, printed, tell_unknown, texts, unknown_in
+from transom.cli.cli_io import AsJson, File, Folder, Texts, print_rows, read_texts, warn_unknown_words
 
 
 def run(
@@ -14,14 +14,15 @@ def run(
     Example: transom classify --model out/sst2/model "a quiet, lovely film"
     """
     from transom.models import Encoder
-    from transom.run.texts import classified, ready
+    from transom.training.inference import classify, load_for_task
 
-    given = texts(text, file)
-    found = ready(model, "encoder")
-    assert isinstance(found.model, Encoder)
-    tell_unknown(unknown_in(given, found.tokenizer))
-    said = classified(found.model, found.tokenizer, given)
+    texts = read_texts(text, file)
+    loaded = load_for_task(model, "encoder")
+    assert isinstance(loaded.model, Encoder)
+    warn_unknown_words(loaded.tokenizer, texts)
+    results = classify(loaded.model, loaded.tokenizer, texts)
     rows = [
-        {"text": one, "label": label.label, "chances": label.chances} for one, label in zip(given, said, strict=True)
+        {"text": each, "label": result.label, "chances": result.chances}
+        for each, result in zip(texts, results, strict=True)
     ]
-    printed(rows, as_json, lambda row: f"{row['label']}\t{row['chances'][row['label']]:.3f}\t{row['text']}")
+    print_rows(rows, as_json, lambda row: f"{row['label']}\t{row['chances'][row['label']]:.3f}\t{row['text']}")

@@ -1,33 +1,30 @@
-"""`transom doctor`: what Transom runs on here."""
+"""`transom doctor`: versions, engine and devices on this machine."""
 
 import platform
-from typing import Annotated
 
-import typer
-
-from transom.cli.output import print_json, print_text
+from transom.cli.cli_io import AsJson, print_json, print_text
 
 
-def run(as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False) -> None:
-    """What Transom runs on here: versions, engine and why it, threads, devices.
+def run(as_json: AsJson = False) -> None:
+    """Print what Transom runs on here: versions, engine and why it was chosen, threads, devices.
 
     Example: transom doctor --json
     """
-    found = findings()
+    info = system_info()
     if as_json:
-        print_json(found)
+        print_json(info)
         return
-    for name, value in found.items():
+    for name, value in info.items():
         print_text(f"{name:<12} {', '.join(value) if isinstance(value, list) else value}")
 
 
-def findings() -> dict[str, str | int | list[str]]:
-    """Each thing that may differ from machine to machine, by name."""
+def system_info() -> dict[str, str | int | list[str]]:
+    """Everything that may differ from machine to machine, by name."""
     import numpy
     import torch
 
     from transom import __version__
-    from transom.kernels import engines
+    from transom.kernels import dispatch
 
     return {
         "transom": __version__,
@@ -35,14 +32,14 @@ def findings() -> dict[str, str | int | list[str]]:
         "torch": torch.__version__,
         "numpy": numpy.__version__,
         "system": f"{platform.system()} {platform.machine()}",
-        **engines.told(),
+        **dispatch.engine_info(),
         "threads": torch.get_num_threads(),
         "devices": devices(),
     }
 
 
 def devices() -> list[str]:
-    """What torch can compute on, as one would name it in `.to(…)`."""
+    """The devices of torch, by their names in `.to(…)`."""
     import torch
 
     cuda = [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]

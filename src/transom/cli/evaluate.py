@@ -1,75 +1,72 @@
-"""`transom evaluate`: a trained model on what its recipe kept for the end."""
+"""`transom evaluate`: evaluate a trained model on its recipe's test examples."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transom.cli.output import print_json, print_note, print_text
+from transom.cli.cli_io import AsJson, Settings, print_json, print_note, print_text
 
 if TYPE_CHECKING:
-    from transom.run.checkpoint import Checkpoint
+    from transom.training.checkpoint_files import Checkpoint
 
 BEAMS = 4
 
 
 def run(
-    recipe: Annotated[Path, typer.Argument(help="The recipe the model was trained by.")],
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be given often.")
-    ] = None,
+    recipe: Annotated[Path, typer.Argument(help="The recipe that the model was trained with.")],
+    sets: Settings = None,
     model: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="The model; the recipe's own unless given.")
+        Path | None, typer.Option(metavar="FOLDER", help="The folder of the model; by default the recipe's own.")
     ] = None,
-    beams: Annotated[int | None, typer.Option(min=1, help="For translations; 4 unless given.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+    beams: Annotated[int | None, typer.Option(min=1, help="Beams for translations; 4 by default.")] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Judge a trained model on the examples its recipe kept for a test, or held out.
+    """Evaluate a trained model on the test examples of its recipe, or on the held-out ones.
 
     Example: transom evaluate recipes/reference.toml --json
 
-    Of a run that has not come to its end, the newest whole checkpoint is judged.
+    If the run is not finished, its newest intact checkpoint is evaluated.
     """
-    from transom.run import recipe as recipes
-    from transom.run.evaluate import evaluate, evaluate_checkpoint
-    from transom.run.unfinished import MODEL, find_unfinished
+    from transom.training.checkpoint import MODEL, find_unfinished
+    from transom.training.evaluate import evaluate, evaluate_checkpoint
+    from transom.training.recipe import load_recipe
 
-    asked = recipes.read(recipe, sets or [])
-    folder = Path(asked.folder) / MODEL if model is None else model
-    if beams is not None and asked.task != "translate":
-        print_note(f"--beams changes nothing where nothing is translated, and the task is {asked.task}; leave it out")
+    loaded = load_recipe(recipe, sets or [])
+    folder = Path(loaded.folder) / MODEL if model is None else model
+    if beams is not None and loaded.task != "translate":
+        print_note(f"--beams is for translations, but the task is {loaded.task}; leave it out")
     unfinished = find_unfinished(folder)
     if unfinished is None:
-        measures, about = evaluate(asked, folder, beams or BEAMS, say), {"model": str(folder)}
+        evaluation = evaluate(loaded, folder, beams or BEAMS, report_progress)
+        about = {"model": str(folder)}
     else:
-        found = find_checkpoint(unfinished, recipe)
-        measures = evaluate_checkpoint(asked, found, beams or BEAMS, say)
-        about = {"model": str(found.path), "unfinished": True, "update": found.step}
+        checkpoint = newest_checkpoint(unfinished, recipe)
+        evaluation = evaluate_checkpoint(loaded, checkpoint, beams or BEAMS, report_progress)
+        about = {"model": str(checkpoint.path), "unfinished": True, "update": checkpoint.step}
+    signature = {"signature": evaluation.signature} if evaluation.signature else {}
     if as_json:
-        signature = {"signature": measures.how} if measures.how else {}
-        print_json({**about, **measures.numbers, **signature})
+        print_json({**about, **evaluation.metrics, **signature})
         return
-    for name, value in measures.numbers.items():
-        print_text(f"{name:<12}{value:.4g}")
-    if measures.how:
-        print_text(f"{'signature':<12}{measures.how}")
+    metrics = {name: f"{value:.4g}" for name, value in evaluation.metrics.items()}
+    for name, value in (metrics | signature).items():
+        print_text(f"{name:<12}{value}")
 
 
-def say(text: str) -> None:
+def report_progress(text: str) -> None:
     print_text(text, stderr=True)
 
 
-def find_checkpoint(run: Path, recipe: Path) -> "Checkpoint":
-    """The newest whole checkpoint of an unfinished run, which is named as such."""
-    from transom.run.checkpoint import find_newest
-    from transom.run.unfinished import STEPS
+def newest_checkpoint(run: Path, recipe: Path) -> "Checkpoint":
+    """The newest intact checkpoint of an unfinished run, with a note that it is one."""
+    from transom.training.checkpoint import STEPS, find_newest
 
-    found, notes = find_newest(run / STEPS)
-    assert found is not None  # a run without any is not called unfinished
-    for text in notes:
-        say(text)
-    say(
-        f"{run} holds an unfinished run: judged is its newest whole checkpoint, after update {found.step};"
+    checkpoint, notes = find_newest(run / STEPS)
+    assert checkpoint is not None  # a run without any does not count as unfinished
+    for note in notes:
+        report_progress(note)
+    report_progress(
+        f"{run} holds an unfinished run: this is its newest intact checkpoint, after update {checkpoint.step};"
         f" transom train {recipe} goes on with it"
     )
-    return found
+    return checkpoint

@@ -1,58 +1,55 @@
-"""`transom generate`: writing on, by a decoder."""
+"""`transom generate`: continue a text with a decoder."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from transom.cli.given import AsJson, Folder, printed, tell_unknown, unknown_in
-from transom.cli.output import print_result
+from transom.cli.cli_io import AsJson, Folder, print_json, print_result, warn_unknown_words
+from transom.names import Misfit
 
 
 def run(
-    prompt: Annotated[str, typer.Argument(help="What to go on from; empty to begin anew.")] = "",
+    prompt: Annotated[str, typer.Argument(help="The text to continue; empty to begin a new one.")] = "",
     model: Folder = ...,  # pyright: ignore[reportArgumentType]
     tokens: Annotated[int, typer.Option(min=1, help="The most new tokens to write.")] = 200,
     temperature: Annotated[
-        float, typer.Option(min=0.0, help="Below 1 more certain, above 1 more daring; 0 takes the likeliest.")
+        float, typer.Option(min=0.0, help="Below 1 safer, above 1 more varied; 0 takes the most likely token.")
     ] = 0.8,
-    top_k: Annotated[int | None, typer.Option(help="Draw only from the k likeliest.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Draw only from the likeliest that make up this share.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed writes the same.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Draw only from the k most likely tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Draw only from the most likely tokens with this probability together.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed writes the same text.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write on after a prompt with a trained decoder; on a terminal each piece is shown as it comes.
+    """Continue a prompt with a trained decoder; on a terminal each piece is shown as soon as it is written.
 
     Example: transom generate --model out/shakespeare/model "To be" --seed 1
     """
     from transom.models import Decoder
-    from transom.run.texts import ready, written_on
+    from transom.training.inference import continue_text, load_for_task
 
-    found = ready(model, "decoder")
-    assert isinstance(found.model, Decoder)
-    tell_unknown(unknown_in([prompt], found.tokenizer))
-    settings = {"max_new_tokens": tokens, **drawing(temperature, top_k, top_p, seed)}
+    loaded = load_for_task(model, "decoder")
+    assert isinstance(loaded.model, Decoder)
+    warn_unknown_words(loaded.tokenizer, [prompt])
+    settings = {"max_new_tokens": tokens, **sampling_settings(temperature, top_k, top_p, seed)}
     if as_json:
-        said = written_on(found.model, found.tokenizer, prompt, **settings)
-        printed([{"prompt": prompt, "text": said}], True, lambda row: row["text"])
+        print_json([{"prompt": prompt, "text": continue_text(loaded.model, loaded.tokenizer, prompt, **settings)}])
         return
-    shown_at_once(prompt)
-    written_on(found.model, found.tokenizer, prompt, shown_at_once, **settings)
+    print_piece = partial(print_result, end="")
+    print_piece(prompt)
+    continue_text(loaded.model, loaded.tokenizer, prompt, print_piece, **settings)
     print_result("")
 
 
-def drawing(temperature: float, top_k: int | None, top_p: float | None, seed: int | None) -> dict[str, Any]:
-    """How tokens are drawn, or nothing where the likeliest is taken."""
-    from transom.names import Misfit
-
-    chances = {"top_k": top_k, "top_p": top_p, "seed": seed}
+def sampling_settings(temperature: float, top_k: int | None, top_p: float | None, seed: int | None) -> dict[str, Any]:
+    """How tokens are drawn; nothing if the most likely token is taken."""
+    settings = {"top_k": top_k, "top_p": top_p, "seed": seed}
     if temperature > 0:
-        return {"do_sample": True, "temperature": temperature, **chances}
-    for name, value in chances.items():
+        return {"do_sample": True, "temperature": temperature, **settings}
+    for name, value in settings.items():
         if value is not None:
             option = f"--{name.replace('_', '-')}"
-            raise Misfit(f"at --temperature 0 nothing is drawn, but {option} {value} came; leave one of the two out")
+            raise Misfit(f"--temperature 0 draws no tokens, but got {option} {value} too; leave one of the two out")
     return {}
-
-
-def shown_at_once(piece: str) -> None:
-    print_result(piece, end="")

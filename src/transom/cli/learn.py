@@ -4,39 +4,42 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from transom.cli import STOPPED
-from transom.cli.output import print_json, print_picture, print_text, shows_colours
+from transom.cli.cli_io import print_json, print_picture, print_text, shows_colours
 from transom.files.terminal import escape_controls
 from transom.show.colours import bold
 
-WIDTH = 100  # at most
-NARROWEST = 30
+if TYPE_CHECKING:
+    from transom.lessons import Lesson
+    from transom.show import Picture
+
+WIDEST, NARROWEST = 100, 30  # columns
 
 
 def run(
     lesson: Annotated[str | None, typer.Argument(help="The number of a lesson, its name, or a lesson file.")] = None,
-    whole: Annotated[bool, typer.Option("--all", help="All steps at once, without waiting for Enter.")] = False,
-    html: Annotated[Path | None, typer.Option("--html", help="The lesson's picture as a page in this file.")] = None,
-    glossary: Annotated[bool, typer.Option("--glossary", help="The words, in plain words.")] = False,
+    at_once: Annotated[bool, typer.Option("--all", help="All steps at once, without waiting for Enter.")] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="Save the lesson's picture as a page.")] = None,
+    glossary: Annotated[bool, typer.Option("--glossary", help="Explain the words.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The list, or every number of a lesson, as JSON.")] = False,
 ) -> None:
-    """Lessons on attention with every number worked out; without a number, the list of them.
+    """Lessons on attention with every number worked out; without an argument, a list of them.
 
     Example: transom learn 1
     """
     if glossary:
-        words(as_json)
+        print_glossary(as_json)
     elif lesson is None:
-        listing(as_json)
+        print_lessons(as_json)
     else:
-        play(found(lesson), whole, html, as_json)
+        print_lesson(load_by_name(lesson), at_once, html, as_json)
 
 
-def words(as_json: bool) -> None:
+def print_glossary(as_json: bool) -> None:
     from transom.lessons.glossary import GLOSSARY
 
     if as_json:
@@ -46,53 +49,55 @@ def words(as_json: bool) -> None:
         print_text(f"{word:<22} {meaning}")
 
 
-def found(lesson: str) -> Any:
-    """A lesson of the shelf, or of a file."""
-    from transom.lessons import read
-    from transom.lessons.shelf import shipped
+def load_by_name(name: str) -> "Lesson":
+    """A lesson that comes with Transom, or one from a file."""
+    from transom.lessons import load_lesson
+    from transom.lessons.lesson_file import load_shipped
 
-    return read(lesson) if lesson.endswith(".toml") else shipped(lesson)
+    return load_lesson(name) if name.endswith(".toml") else load_shipped(name)
 
 
-def listing(as_json: bool) -> None:
-    from transom.lessons.shelf import paths, shipped
+def print_lessons(as_json: bool) -> None:
+    from transom.lessons.lesson_file import load_shipped, shipped_paths
 
-    lessons = [(number, shipped(number)) for number in range(1, len(paths()) + 1)]
+    lessons = {number: load_shipped(number) for number in range(1, len(shipped_paths()) + 1)}
     if as_json:
-        rows = [
-            {"number": number, "name": one.name[3:], "title": one.title, "about": one.about, "picture": one.picture}
-            for number, one in lessons
-        ]
-        print_json(rows)
+        names = ("title", "about", "picture")
+        print_json(
+            [
+                {"number": number, "name": lesson.name[3:], **{name: getattr(lesson, name) for name in names}}
+                for number, lesson in lessons.items()
+            ]
+        )
         return
-    for number, one in lessons:
-        print_text(f"{number:>3}  {one.title}")
-    print_text("\ntransom learn 1 plays the first; transom learn --glossary says what the words mean.", stderr=True)
+    for number, lesson in lessons.items():
+        print_text(f"{number:>3}  {lesson.title}")
+    print_text("\ntransom learn 1 plays the first; transom learn --glossary explains the words.", stderr=True)
 
 
-def play(lesson: Any, whole: bool, html: Path | None, as_json: bool) -> None:
-    """A lesson page by page: on a terminal Enter turns the page."""
+def print_lesson(lesson: "Lesson", at_once: bool, html: Path | None, as_json: bool) -> None:
+    """Print a lesson page by page; on a terminal Enter turns the page."""
     if as_json:
-        print_json(plain(lesson))
+        print_json(lesson_with_claims(lesson))
         return
     if html is not None:
-        drawn(lesson).save(html)
+        lesson_picture(lesson).save(html)
         print_text(str(html))
         return
-    waiting = not whole and sys.stdin.isatty() and sys.stdout.isatty()
-    for place, (title, lines) in enumerate(told(lesson)):
-        if place and waiting:
-            if not turned():
+    waits = not at_once and sys.stdin.isatty() and sys.stdout.isatty()
+    for number, (title, lines) in enumerate(lesson_texts(lesson)):
+        if number and waits:
+            if not wait_for_enter():
                 return
-        elif place:
+        elif number:
             print_text()
         print_picture(bold(escape_controls(title)) if shows_colours() else title)
         for line in lines:
             print_text(line)
-    print_text("\nWith --html FILE its picture is drawn as a page.", stderr=True)
+    print_text("\nWith --html FILE its picture is saved as a page.", stderr=True)
 
 
-def turned() -> bool:
+def wait_for_enter() -> bool:
     """Wait for Enter; q and Ctrl-D end the lesson, Ctrl-C the command."""
     print_text("Enter for the next step, q to stop ", stderr=True, end="")
     try:
@@ -105,27 +110,27 @@ def turned() -> bool:
         raise typer.Exit(STOPPED) from None
 
 
-def told(lesson: Any) -> Iterator[tuple[str, Iterable[str]]]:
-    """The pages of a lesson, and its picture at the end; the view `steps` would only say everything again."""
-    from transom.lessons.playing import pages
+def lesson_texts(lesson: "Lesson") -> Iterator[tuple[str, Iterable[str]]]:
+    """The pages of a lesson, then its picture, unless that would only repeat the steps."""
+    from transom.lessons.lesson_pages import pages
 
-    width = max(NARROWEST, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
+    width = max(NARROWEST, min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns))
     for page in pages(lesson):
-        yield page.title, page.fitted(width)
+        yield page.title, page.wrap(width)
     if lesson.picture != "steps":
-        yield "Picture", drawn(lesson).text(width=width, colour=False).rstrip().splitlines()
+        yield "Picture", lesson_picture(lesson).text(width=width, colour=False).rstrip().splitlines()
 
 
-def drawn(lesson: Any) -> Any:
-    """The lesson's own picture."""
+def lesson_picture(lesson: "Lesson") -> "Picture":
+    """The picture that the lesson names."""
     from transom.show import draw
 
     return draw(lesson.picture, lesson, **lesson.draws)
 
 
-def plain(lesson: Any) -> dict[str, Any]:
-    """Every number of a lesson, and what came of each claim."""
-    from transom.lessons import checked
+def lesson_with_claims(lesson: "Lesson") -> dict[str, Any]:
+    """Every number of a lesson, and the result of each claim."""
+    from transom.lessons import check_lesson
 
     return {
         "name": lesson.name,
@@ -133,9 +138,9 @@ def plain(lesson: Any) -> dict[str, Any]:
         "about": lesson.about,
         "picture": lesson.picture,
         "cases": [
-            {"name": case.name, "says": case.says, "steps": [step.plain() for step in case.steps]}
+            {"name": case.name, "says": case.says, "steps": [step.to_dict() for step in case.steps]}
             for case in lesson.cases.values()
         ],
-        "claims": [finding.plain() for finding in checked(lesson)],
+        "claims": [finding.to_dict() for finding in check_lesson(lesson)],
         "closing": lesson.closing,
     }

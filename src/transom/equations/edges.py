@@ -1,4 +1,4 @@
-"""Edges taken out of an attention: a mask that lets everything through but them."""
+"""Edges removed from an attention: a mask that allows everything else."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -6,13 +6,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from transom.equations.blocks import Block, Index, count, numbers
-from transom.equations.masks import Mask, Seen, Whole
+from transom.equations.masks import Allowed, Mask
+from transom.equations.region import FullShape, Index, Region, index_to_tensor
 from transom.names import Misfit
 
 
-class Box(NamedTuple):
-    """Edges of an attention: those between these places of its four axes; None is all of an axis."""
+class EdgeBox(NamedTuple):
+    """The edges between these indices of batch, heads, queries and keys; None is all of an axis."""
 
     batch: tuple[int, ...] | None
     heads: tuple[int, ...] | None
@@ -21,27 +21,27 @@ class Box(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Without(Mask):
-    """Everywhere but along the edges of these boxes."""
+class EdgeMask(Mask):
+    """Allows every edge that is in none of these boxes."""
 
-    boxes: tuple[Box, ...]
+    boxes: tuple[EdgeBox, ...]
 
-    def seen(self, block: Block) -> Seen:
-        gone = torch.zeros((1, 1, 1, 1), dtype=torch.bool, device=block.device)
-        indices = (block.batch, block.heads, block.rows, block.columns)
+    def materialize(self, region: Region) -> Allowed:
+        removed = torch.zeros((1, 1, 1, 1), dtype=torch.bool, device=region.device)
         for box in self.boxes:
-            axes = zip(indices, block.whole, box, strict=True)
-            held = [among(index, size, places, block.device) for index, size, places in axes]
-            if all(one is None or one.any() for one in held):
-                gone = gone | crossed(held, block.device)
-        return ~gone
+            axes = zip(region.indices, region.full_shape, box, strict=True)
+            inside = [membership(index, size, members, region.device) for index, size, members in axes]
+            if all(axis.any() for axis in inside):
+                batch, heads, queries, keys = inside
+                removed = removed | (batch[:, None, None, None] & heads[:, None, None] & queries[:, None] & keys)
+        return ~removed
 
-    def moved(self, rows: range, keys: range) -> tuple[Box, ...]:
-        """Its boxes where the attention is part of a larger one, in which it has these rows and keys."""
+    def shifted_boxes(self, rows: range, keys: range) -> tuple[EdgeBox, ...]:
+        """Its boxes in a larger attention, in which this attention has these rows and keys."""
         return tuple(
             box._replace(
-                queries=tuple(rows if box.queries is None else (rows[place] for place in box.queries)),
-                keys=tuple(keys if box.keys is None else (keys[place] for place in box.keys)),
+                queries=tuple(rows if box.queries is None else (rows[query] for query in box.queries)),
+                keys=tuple(keys if box.keys is None else (keys[key] for key in box.keys)),
             )
             for box in self.boxes
         )
@@ -50,28 +50,16 @@ class Without(Mask):
     def by_row(self) -> bool:
         return any(box.queries is not None for box in self.boxes)
 
-    def check(self, whole: Whole, device: torch.device) -> None:
+    def check(self, full_shape: FullShape, device: torch.device) -> None:
         for box in self.boxes:
-            for axis, held, size in zip(Box._fields, box, whole, strict=True):
-                if held is not None and not all(0 <= place < size for place in held):
-                    raise Misfit(f"an edge is cut at {axis} {held}, but there are {axis}={size}; count from 0")
+            for axis, members, size in zip(EdgeBox._fields, box, full_shape, strict=True):
+                if members is not None and not all(0 <= member < size for member in members):
+                    raise Misfit(f"an edge is cut at {axis} {members}, but there are {axis}={size}; count from 0")
 
 
-def among(index: Index, size: int, held: tuple[int, ...] | None, device: torch.device) -> Tensor | None:
-    """Which of the places an index names are held; None where all are."""
-    if held is None:
-        return None
-    if isinstance(index, slice) and len(held) == 1:
-        here = torch.zeros(count(index, size), dtype=torch.bool, device=device)
-        first, last, _ = index.indices(size)
-        if first <= held[0] < last:
-            here[held[0] - first] = True
-        return here
-    return torch.isin(numbers(index, size, device), torch.tensor(held, device=device))
-
-
-def crossed(held: list[Tensor | None], device: torch.device) -> Seen:
-    """True where all four axes are; an axis of which everything is held has size 1."""
-    all_of_it = torch.ones(1, dtype=torch.bool, device=device)
-    b, h, q, k = (all_of_it if one is None else one for one in held)
-    return b[:, None, None, None] & h[:, None, None] & q[:, None] & k
+def membership(index: Index, size: int, members: tuple[int, ...] | None, device: torch.device) -> Tensor:
+    """Which of the positions that an index selects are members; a single True if every position is one."""
+    if members is None:
+        return torch.ones(1, dtype=torch.bool, device=device)
+    positions = index_to_tensor(index, size, device)
+    return positions == members[0] if len(members) == 1 else torch.isin(positions, torch.tensor(members, device=device))

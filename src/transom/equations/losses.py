@@ -1,4 +1,4 @@
-"""How wrong a model is: the cross-entropy of what it says against what came."""
+"""How wrong a model is: the cross-entropy of its predictions and the targets."""
 
 import torch
 from jaxtyping import Float, Int
@@ -11,15 +11,15 @@ def cross_entropy(
     padding: int | None = None,
     smoothing: float = 0.0,
 ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-    """The sum of −log p(target) over all targets that are not padding, and how many those are.
+    """The sum of −log p(target) over all targets that are not padding, and their count.
 
-    Smoothing moves that share of each target's probability evenly over the vocabulary (Szegedy et al. 2016, section
-    7). A sum and a count, not a mean: means of batches do not add up to the mean of all, sums and counts do.
+    Smoothing spreads that share of each target's probability evenly over the vocabulary (Szegedy et al. 2016, section
+    7). It is a sum and a count, not a mean, because those can be added up over batches.
     """
     real = torch.ones_like(targets, dtype=torch.bool) if padding is None else targets != padding
-    logs = torch.log_softmax(logits[real], dim=-1)
-    told = logs.gather(1, targets[real][:, None])[:, 0]
-    return -((1.0 - smoothing) * told + smoothing * logs.mean(dim=-1)).sum(), real.sum()
+    log_probabilities = torch.log_softmax(logits[real], dim=-1)
+    at_target = log_probabilities.gather(1, targets[real][:, None])[:, 0]
+    return -((1.0 - smoothing) * at_target + smoothing * log_probabilities.mean(dim=-1)).sum(), real.sum()
 
 
 def perplexity(loss: float) -> float:

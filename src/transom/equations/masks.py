@@ -1,7 +1,7 @@
-"""Who may look at whom: masks as small objects that combine with & and |, worked out one block at a time.
+"""Which keys a query may attend to: masks as small objects that combine with & and |, computed region by region.
 
-True means "may look". Positions count along the keys; the queries are the last positions, so that a mask stays right
-when keys come from a cache. No mask of size queries × keys is ever made unless one is given.
+True means "may attend". Positions count along the keys; the queries are the last of them, so a mask is also right when
+keys come from a cache. No queries × keys mask is made unless one is passed in.
 """
 
 from collections.abc import Iterator
@@ -11,134 +11,143 @@ import torch
 from jaxtyping import Bool, Shaped
 from torch import Tensor
 
-from transom.equations.blocks import Block
-from transom.names import Misfit, spelled, whole_number
+from transom.equations.region import FullShape, Region
+from transom.names import Misfit, format_shape, integer_or_none
 
-Whole = tuple[int, int, int, int]
 Span = tuple[int, int]
-Seen = Bool[Tensor, "#batch #heads #rows #columns"]
-FARTHEST = 2**40  # positions beyond which no key stands, and within which sums of positions cannot overflow
+Allowed = Bool[Tensor, "#batch #heads #rows #columns"]
+FARTHEST = 2**40  # a position beyond every key; sums of positions up to here cannot overflow
+
+# Some models write "masked" as a large negative number instead of −∞. Three questions depend on where that begins, and
+# each has its own threshold: one value for all would change results.
+#
+# Is this key of a fixed-size cache still unwritten? A wrong yes would join a step to the wrong history, so only a bias
+# that no model adds for another reason counts.
+UNWRITTEN_BIAS = -1e9
+# May this query attend to this key? The question is asked of complete scores, where Q Kᵀ may raise the −1e9 a little;
+# `masked_threshold` also covers half precision.
+MASKED_SCORE = -1e8
+# Does this key have a weight above 0? exp(−1e4) is 0 in every dtype, and some models mask with exactly −1e4.
+NO_WEIGHT = -1e4
+
+
+def masked_threshold(dtype: torch.dtype) -> float:
+    """The score at or below which a key counts as masked: MASKED_SCORE, or half the lowest number of float16."""
+    return max(MASKED_SCORE, torch.finfo(dtype).min / 2.0)
 
 
 class Mask:
-    """Says for any block who may look at whom; `by_row` is False where the answer is the same for all rows."""
+    """Says for any region which keys its queries may attend to."""
 
     @property
     def by_row(self) -> bool:
+        """Whether rows differ."""
         return True
 
-    def seen(self, block: Block) -> Seen:
-        """True where a row of the block may look at a column; axes that do not matter have size 1."""
+    def materialize(self, region: Region) -> Allowed:
+        """True where a row of the region may attend to a column; axes that do not matter have size 1."""
         raise NotImplementedError
 
-    def span(self, rows: Span, whole: Whole) -> Span:
-        """A range of keys outside which none of these rows may look: what lies outside need not be computed."""
-        return (0, whole[3])
+    def key_range(self, rows: Span, full_shape: FullShape) -> Span:
+        """A range of keys outside which these rows attend to nothing, so that nothing there need be computed."""
+        return (0, full_shape[3])
 
-    def check(self, whole: Whole, device: torch.device) -> None:
-        """Complain if this mask does not fit an attention of that size."""
+    def check(self, full_shape: FullShape, device: torch.device) -> None:
+        """Raise an error if this mask does not fit an attention of that shape."""
 
     def conjuncts(self) -> Iterator["Mask"]:
-        """The masks that must all say yes."""
+        """The masks that must all allow an edge."""
         yield self
 
     def __and__(self, other: "Mask") -> "Mask":
-        return Both(self, other) if isinstance(other, Mask) else NotImplemented
+        return AndMask(self, other) if isinstance(other, Mask) else NotImplemented
 
     def __or__(self, other: "Mask") -> "Mask":
-        return Either(self, other) if isinstance(other, Mask) else NotImplemented
+        return OrMask(self, other) if isinstance(other, Mask) else NotImplemented
 
 
 @dataclass(frozen=True, eq=False)
-class Both(Mask):
-    """May look where both masks say so."""
+class MaskPair(Mask):
+    """Two masks joined by & or |."""
 
     left: Mask
     right: Mask
 
-    def seen(self, block: Block) -> Seen:
-        return self.left.seen(block) & self.right.seen(block)
-
-    def span(self, rows: Span, whole: Whole) -> Span:
-        left, right = self.left.span(rows, whole), self.right.span(rows, whole)
-        first = max(left[0], right[0])
-        return (first, max(first, min(left[1], right[1])))
-
-    def check(self, whole: Whole, device: torch.device) -> None:
-        self.left.check(whole, device)
-        self.right.check(whole, device)
-
     @property
     def by_row(self) -> bool:
         return self.left.by_row or self.right.by_row
+
+    def check(self, full_shape: FullShape, device: torch.device) -> None:
+        self.left.check(full_shape, device)
+        self.right.check(full_shape, device)
+
+
+class AndMask(MaskPair):
+    """Allows what both masks allow."""
+
+    def materialize(self, region: Region) -> Allowed:
+        return self.left.materialize(region) & self.right.materialize(region)
+
+    def key_range(self, rows: Span, full_shape: FullShape) -> Span:
+        left, right = self.left.key_range(rows, full_shape), self.right.key_range(rows, full_shape)
+        first = max(left[0], right[0])
+        return (first, max(first, min(left[1], right[1])))
 
     def conjuncts(self) -> Iterator[Mask]:
         yield from self.left.conjuncts()
         yield from self.right.conjuncts()
 
 
-@dataclass(frozen=True, eq=False)
-class Either(Mask):
-    """May look where at least one mask says so."""
+class OrMask(MaskPair):
+    """Allows what at least one mask allows."""
 
-    left: Mask
-    right: Mask
+    def materialize(self, region: Region) -> Allowed:
+        return self.left.materialize(region) | self.right.materialize(region)
 
-    def seen(self, block: Block) -> Seen:
-        return self.left.seen(block) | self.right.seen(block)
-
-    def span(self, rows: Span, whole: Whole) -> Span:
-        left, right = self.left.span(rows, whole), self.right.span(rows, whole)
+    def key_range(self, rows: Span, full_shape: FullShape) -> Span:
+        left, right = self.left.key_range(rows, full_shape), self.right.key_range(rows, full_shape)
         return (min(left[0], right[0]), max(left[1], right[1]))
-
-    @property
-    def by_row(self) -> bool:
-        return self.left.by_row or self.right.by_row
-
-    def check(self, whole: Whole, device: torch.device) -> None:
-        self.left.check(whole, device)
-        self.right.check(whole, device)
 
 
 @dataclass(frozen=True)
 class Causal(Mask):
-    """No looking ahead. `start` is the position of the first query; by default the queries are the last positions."""
+    """No later positions. `start` is the position of the first query; by default the queries are the last positions."""
 
     start: int | None = None
 
     def __post_init__(self) -> None:
         if self.start is not None:
-            object.__setattr__(self, "start", position_number("the start of a causal mask", self.start, -FARTHEST))
+            object.__setattr__(self, "start", check_position("the start of a causal mask", self.start, -FARTHEST))
 
-    def seen(self, block: Block) -> Seen:
-        return (block.key_positions() <= block.query_positions(self.start))[None, None]
+    def materialize(self, region: Region) -> Allowed:
+        return (region.key_positions() <= region.query_positions(self.start))[None, None]
 
-    def span(self, rows: Span, whole: Whole) -> Span:
-        first = whole[3] - whole[2] if self.start is None else self.start
-        return (0, min(whole[3], max(0, rows[1] + first)))
+    def key_range(self, rows: Span, full_shape: FullShape) -> Span:
+        first = full_shape[3] - full_shape[2] if self.start is None else self.start
+        return (0, min(full_shape[3], max(0, rows[1] + first)))
 
 
 @dataclass(frozen=True)
 class SlidingWindow(Mask):
-    """Only as far as `width` − 1 positions away: itself and its neighbours."""
+    """Only positions at most `width` − 1 away."""
 
     width: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", position_number("the width of sliding_window", self.width, 1))
+        object.__setattr__(self, "width", check_position("the width of sliding_window", self.width, 1))
 
-    def seen(self, block: Block) -> Seen:
-        return ((block.key_positions() - block.query_positions()).abs() < self.width)[None, None]
+    def materialize(self, region: Region) -> Allowed:
+        return ((region.key_positions() - region.query_positions()).abs() < self.width)[None, None]
 
-    def span(self, rows: Span, whole: Whole) -> Span:
-        first = whole[3] - whole[2]
-        lowest = min(whole[3], max(0, rows[0] + first - self.width + 1))
-        return (lowest, max(lowest, min(whole[3], rows[1] + first + self.width - 1)))
+    def key_range(self, rows: Span, full_shape: FullShape) -> Span:
+        first = full_shape[3] - full_shape[2]
+        lowest = min(full_shape[3], max(0, rows[0] + first - self.width + 1))
+        return (lowest, max(lowest, min(full_shape[3], rows[1] + first + self.width - 1)))
 
 
 @dataclass(frozen=True, eq=False)
 class SameDocument(Mask):
-    """Only within one's own document, for several packed into one sequence."""
+    """Only the query's own document, among several packed into one sequence."""
 
     ids: Shaped[Tensor, "#batch keys"]
 
@@ -148,55 +157,55 @@ class SameDocument(Mask):
                 "same_document(ids) takes a number for each token, but some are NaN; number the documents from 0"
             )
 
-    def seen(self, block: Block) -> Seen:
-        queries, keys = block.whole[2:]
-        of_keys = block.part(self.ids[:, None, None, :])
-        of_rows = block.part(self.ids[:, None, keys - queries :, None])
-        return of_rows == of_keys
+    def materialize(self, region: Region) -> Allowed:
+        queries, keys = region.full_shape[2:]
+        key_ids = region.crop(self.ids[:, None, None, :])
+        row_ids = region.crop(self.ids[:, None, keys - queries :, None])
+        return row_ids == key_ids
 
-    def span(self, rows: Span, whole: Whole) -> Span:
-        # Only for one sequence: with more, one batch entry's documents would decide how another's are cut into blocks.
+    def key_range(self, rows: Span, full_shape: FullShape) -> Span:
+        # Only for a batch of one: otherwise the documents of one entry would decide how another is split into blocks.
         if len(self.ids) > 1:
-            return (0, whole[3])
-        ids, first = self.ids[0], whole[3] - whole[2]
-        own = ids[rows[0] + first : rows[1] + first]
-        near = ((ids >= own.min()) & (ids <= own.max())).nonzero()
+            return (0, full_shape[3])
+        ids, first = self.ids[0], full_shape[3] - full_shape[2]
+        row_ids = ids[rows[0] + first : rows[1] + first]
+        near = ((ids >= row_ids.min()) & (ids <= row_ids.max())).nonzero()
         return (int(near[0]), int(near[-1]) + 1)
 
-    def check(self, whole: Whole, device: torch.device) -> None:
-        fits("same_document(ids)", self.ids, whole, device)
-        if whole[2] > whole[3]:
+    def check(self, full_shape: FullShape, device: torch.device) -> None:
+        check_batch_keys("same_document(ids)", self.ids, full_shape, device)
+        if full_shape[2] > full_shape[3]:
             raise Misfit(
-                f"same_document takes the queries as the last of the keys, but there are queries={whole[2]} and"
-                f" keys={whole[3]}; give a bool tensor as allowed instead"
+                f"same_document takes the queries as the last of the keys, but there are queries={full_shape[2]} and"
+                f" keys={full_shape[3]}; give a bool tensor as allowed instead"
             )
 
 
 @dataclass(frozen=True, eq=False)
 class Padding(Mask):
-    """No looking at padding."""
+    """Only real tokens, no padding."""
 
     real: Bool[Tensor, "#batch keys"]
 
-    def seen(self, block: Block) -> Seen:
-        return block.part(self.real[:, None, None, :])
+    def materialize(self, region: Region) -> Allowed:
+        return region.crop(self.real[:, None, None, :])
 
     @property
     def by_row(self) -> bool:
         return False
 
-    def check(self, whole: Whole, device: torch.device) -> None:
-        fits("padding(real)", self.real, whole, device)
+    def check(self, full_shape: FullShape, device: torch.device) -> None:
+        check_batch_keys("padding(real)", self.real, full_shape, device)
 
 
 @dataclass(frozen=True, eq=False)
-class Given(Mask):
-    """A bool tensor as it came, seen as (batch, heads, queries, keys)."""
+class TensorMask(Mask):
+    """A bool tensor with the axes (batch, heads, queries, keys)."""
 
     allowed: Bool[Tensor, "#batch #heads #queries #keys"]
 
-    def seen(self, block: Block) -> Seen:
-        return block.part(self.allowed)
+    def materialize(self, region: Region) -> Allowed:
+        return region.crop(self.allowed)
 
     @property
     def by_row(self) -> bool:
@@ -204,7 +213,7 @@ class Given(Mask):
 
 
 def causal() -> Mask:
-    """No looking ahead: a row sees its own position and those before it."""
+    """A row sees its own position and those before it."""
     return Causal()
 
 
@@ -215,11 +224,11 @@ def sliding_window(width: int) -> Mask:
 
 def same_document(ids: Tensor) -> Mask:
     """A row sees only its own document; `ids` is (keys) or (batch, keys), equal where the document is the same."""
-    return SameDocument(two_axes("same_document(ids)", ids))
+    return SameDocument(as_batch_keys("same_document(ids)", ids))
 
 
 def padding(real: Tensor) -> Mask:
-    """Nobody sees padding; `real` is bool, (keys) or (batch, keys), True for real tokens."""
+    """No row sees padding; `real` is bool, (keys) or (batch, keys), True for real tokens."""
     if not isinstance(real, Tensor):
         raise Misfit(
             f"padding(real) takes a bool tensor, True for real tokens, but got {type(real).__name__}; use torch.tensor"
@@ -229,12 +238,12 @@ def padding(real: Tensor) -> Mask:
             f"padding(real) takes a bool tensor, True for real tokens, but got {real.dtype};"
             " for numbers 0 and 1 use real.bool()"
         )
-    return Padding(two_axes("padding(real)", real))
+    return Padding(as_batch_keys("padding(real)", real))
 
 
-def position_number(what: str, value: object, least: int) -> int:
-    """The one check of a number that positions are counted with: a whole one, no bool, and none that could overflow."""
-    number = whole_number(value)
+def check_position(what: str, value: object, least: int) -> int:
+    """`value` as an int; it must be a whole number, no bool, and so small that sums of positions cannot overflow."""
+    number = integer_or_none(value)
     if number is None or not least <= number <= FARTHEST:
         raise Misfit(
             f"{what} must be a whole number from {least} to {FARTHEST}, but got {value!r:.60};"
@@ -243,24 +252,24 @@ def position_number(what: str, value: object, least: int) -> int:
     return number
 
 
-def two_axes(what: str, tensor: Tensor) -> Tensor:
+def as_batch_keys(what: str, tensor: Tensor) -> Tensor:
     if not isinstance(tensor, Tensor):
         raise Misfit(
             f"{what} takes a tensor of (keys) or (batch, keys), but got {type(tensor).__name__}; use torch.tensor"
         )
     if tensor.dim() not in (1, 2):
         raise Misfit(
-            f"{what} takes (keys) or (batch, keys), but got {spelled(tensor, '')}; flatten it to one row per batch"
+            f"{what} takes (keys) or (batch, keys), but got {format_shape(tensor, '')}; flatten it to one row per batch"
         )
     return tensor if tensor.dim() == 2 else tensor[None]
 
 
-def fits(what: str, tensor: Tensor, whole: Whole, device: torch.device) -> None:
-    """Complain unless a (batch, keys) tensor belongs to an attention of that size and device."""
-    batch, keys = whole[0], whole[3]
+def check_batch_keys(what: str, tensor: Tensor, full_shape: FullShape, device: torch.device) -> None:
+    """Raise an error unless a (batch, keys) tensor fits an attention of that shape and device."""
+    batch, keys = full_shape[0], full_shape[3]
     if tensor.shape[0] not in (1, batch) or tensor.shape[1] != keys:
         raise Misfit(
-            f"{what} is {spelled(tensor, 'batch keys')}, but the attention has batch={batch} and keys={keys};"
+            f"{what} is {format_shape(tensor, 'batch keys')}, but the attention has batch={batch} and keys={keys};"
             " give one entry per key, cached ones included"
         )
     if tensor.device != device:

@@ -9,16 +9,16 @@ def layer_norm(
     x: Float[Tensor, "... d_model"],
     gain: Float[Tensor, " d_model"],
     bias: Float[Tensor, " d_model"],
-    smallest: float = 1e-5,
+    eps: float = 1e-5,
 ) -> Float[Tensor, "... d_model"]:
     """(x − mean) / √(variance + ε) · gain + bias, over the numbers of one token (Ba et al. 2016, equation 4)."""
     mean = x.mean(dim=-1, keepdim=True)
     variance = (x - mean).square().mean(dim=-1, keepdim=True)
-    return (x - mean) / torch.sqrt(variance + smallest) * gain + bias
+    return (x - mean) / torch.sqrt(variance + eps) * gain + bias
 
 
 def rms_norm(
-    x: Float[Tensor, "... d_model"], gain: Float[Tensor, " d_model"], smallest: float = 1e-5
+    x: Float[Tensor, "... d_model"], gain: Float[Tensor, " d_model"], eps: float = 1e-5
 ) -> Float[Tensor, "... d_model"]:
     """x / √(mean of squares + ε) · gain: no centring, no bias (Zhang & Sennrich 2019, equation 4)."""
-    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + smallest) * gain
+    return x / torch.sqrt(x.square().mean(dim=-1, keepdim=True) + eps) * gain

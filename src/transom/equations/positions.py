@@ -12,9 +12,9 @@ def sinusoidal(
 ) -> Float[Tensor, "*any {d_model}"]:
     """sin and cos of the position at d_model/2 wavelengths, interleaved (Vaswani et al. 2017, section 3.5).
 
-    Worked out in float64, and rounded to `dtype`: torch's default unless given.
+    Computed in float64 and rounded to `dtype`, by default that of torch.
     """
-    angles = turns(positions, d_model, base)
+    angles = rotary_phases(positions, d_model, base)
     waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
     return waves[..., :d_model].to(positions.device, dtype or torch.get_default_dtype())
 
@@ -24,22 +24,22 @@ def rotary_angles(
 ) -> Float[Tensor, "*any pairs"]:
     """m·θ_i for position m and pair i, θ_i = base^(−2i/d_head), less whole turns (Su et al. 2021, equation 15).
 
-    Worked out in float64, and rounded to `dtype`: torch's default unless given.
+    Computed in float64 and rounded to `dtype`, by default that of torch.
     """
-    angles = turns(positions, d_head, base).remainder(2.0 * math.pi)
+    angles = rotary_phases(positions, d_head, base).remainder(2.0 * math.pi)
     return angles.to(positions.device, dtype or torch.get_default_dtype())
 
 
-def turns(positions: Int[Tensor, "*any"], width: int, base: float) -> Float[Tensor, "*any pairs"]:
-    """position · base^(−2i/width), in float64: near 100,000 radians float32 goes in steps of 0.008."""
+def rotary_phases(positions: Int[Tensor, "*any"], width: int, base: float) -> Float[Tensor, "*any pairs"]:
+    """position · base^(−2i/width), in float64: near 100,000 radians, neighbouring float32 numbers differ by 0.008."""
     even = torch.arange(0, width, 2, dtype=torch.float64)
     return positions.cpu()[..., None].double() * base ** (-even / width)
 
 
-def rotated(
+def apply_rotary(
     x: Float[Tensor, "... token d_head"], angles: Float[Tensor, "... token pairs"]
 ) -> Float[Tensor, "... token d_head"]:
-    """Each pair of neighbouring numbers turned by its angle, so that q · k depends on the distance only.
+    """Each pair of neighbouring numbers rotated by its angle, so that q · k depends on the distance only.
 
     (Su et al. 2021, equation 34: the pairs are (x₁, x₂), (x₃, x₄), ….)
     """
@@ -48,10 +48,10 @@ def rotated(
     return torch.stack([first * cos - second * sin, first * sin + second * cos], dim=-1).flatten(-2)
 
 
-def rotated_halves(
+def apply_rotary_halves(
     x: Float[Tensor, "... token d_head"], angles: Float[Tensor, "... token pairs"]
 ) -> Float[Tensor, "... token d_head"]:
-    """The same turn with number i paired to number i + d_head/2: the layout Llama-like checkpoints use."""
+    """The same rotation with number i paired to number i + d_head/2: the layout of Llama-like checkpoints."""
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
@@ -60,12 +60,12 @@ def rotated_halves(
 def alibi_slopes(heads: int) -> Float[Tensor, " {heads}"]:
     """One slope per head, a geometric series from 2^(−8/heads) (Press et al. 2022, section 3).
 
-    For a number of heads that is no power of two, the authors fill up with every second slope of the next power.
+    If the number of heads is not a power of two, the authors add every second slope of the next power.
     """
     power = 1 << (heads.bit_length() - 1)
-    own = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
+    slopes = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
     extra = [2.0 ** (-8.0 * (i + 1) / (2 * power)) for i in range(0, 2 * (heads - power), 2)]
-    return torch.tensor(own + extra)
+    return torch.tensor(slopes + extra)
 
 
 def clipped_distance(

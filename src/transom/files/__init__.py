@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, read from outside only as far as they can be believed."""
+"""Files: written atomically, and read under limits when they come from outside."""

@@ -1,4 +1,4 @@
-"""What lies at a path that should be the folder of a model: told by its first bytes, and none of it is opened."""
+"""What lies at a path that should be a model's folder; a file is recognised by its first bytes and never loaded."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from transom.names import Misfit
 
-LOOKED_AT = 4096  # bytes
+FIRST_BYTES = 4096  # of a file, by which its kind is recognised
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 
 
-class Kind(NamedTuple):
-    """A kind of file: how its first bytes tell it, what it is, and what to name instead."""
+class FileKind(NamedTuple):
+    """A kind of file: a test of its first bytes, what it is, and what to name instead."""
 
-    told_by: Callable[[bytes], bool]
+    matches: Callable[[bytes], bool]
     what: str
     way_out: str
 
@@ -39,39 +39,42 @@ def is_archive(first: bytes) -> bool:
 
 
 UNPACK = "unpack it, and name the folder that comes out"
-# The first that fits is meant: a file of torch.save is a zip archive too.
+SAVE_AS_SAFETENSORS = "save the model as safetensors, and name that folder"
+# The first that matches counts: a file of torch.save is a zip archive too.
 KINDS = (
-    Kind(
+    FileKind(
         lambda first: first.startswith(b"GGUF"),
         "a GGUF file, which Transom does not read yet",
         "convert it with transformers (from_pretrained with gguf_file=…, then save_pretrained), and name that folder",
     ),
-    Kind(is_safetensors, "a safetensors file: parameters alone", "name the folder that has its config.json as well"),
-    Kind(
+    FileKind(
+        is_safetensors, "a safetensors file: parameters alone", "name the folder that has its config.json as well"
+    ),
+    FileKind(
         is_pickle,
         "a file of pickled objects, which can run code when it is read, so Transom never does",
-        "save the model as safetensors, and name that folder",
+        SAVE_AS_SAFETENSORS,
     ),
-    Kind(is_zip, "a zip archive", UNPACK),
-    Kind(is_archive, "an archive", UNPACK),
-    Kind(
+    FileKind(is_zip, "a zip archive", UNPACK),
+    FileKind(is_archive, "an archive", UNPACK),
+    FileKind(
         lambda first: first.startswith(b"\x89HDF\r\n"),
         "an HDF5 file, as Keras writes them",
-        "save the model as safetensors, and name that folder",
+        SAVE_AS_SAFETENSORS,
     ),
 )
 
 
 def check_model_folder(path: Path, config: str) -> None:
-    """Complain, with what there is instead, unless the path is a folder that has a config of that name."""
-    should = f"{path} should be the folder of a model, but"
-    if not is_there(path):
-        raise Misfit(f"{should} there is no such folder; check the path")
+    """Raise an error that says what the path is instead, unless it is a folder with a config of that name."""
+    expected = f"{path} should be the folder of a model, but"
+    if not path_exists(path):
+        raise Misfit(f"{expected} there is no such folder; check the path")
     if path.is_file():
-        what, way_out = kind_of_file(path)
-        raise Misfit(f"{should} it is {what}; {way_out}")
+        what, way_out = describe_file(path)
+        raise Misfit(f"{expected} it is {what}; {way_out}")
     if not path.is_dir():
-        raise Misfit(f"{should} it is neither a folder nor a file; check the path")
+        raise Misfit(f"{expected} it is neither a folder nor a file; check the path")
     if (path / config).is_file():
         return
     try:
@@ -79,11 +82,11 @@ def check_model_folder(path: Path, config: str) -> None:
     except OSError as error:
         raise Misfit(f"{path} should be readable, but it is not ({error.strerror}); see who may read it") from error
     if not names:
-        raise Misfit(f"{should} it is empty; is the copy complete?")
+        raise Misfit(f"{expected} it is empty; is the copy complete?")
     if (path / "model" / config).is_file():
-        raise Misfit(f"{should} the model is in a folder in it; name {path / 'model'}")
+        raise Misfit(f"{expected} the model is in a folder in it; name {path / 'model'}")
     for name in names:
-        kind = known_kind(path / name)
+        kind = detect_kind(path / name)
         if kind is not None:
             raise Misfit(
                 f"{path} should hold {config}, but it does not; it holds {name!r}, {kind.what}; {kind.way_out}"
@@ -91,33 +94,32 @@ def check_model_folder(path: Path, config: str) -> None:
     raise Misfit(f"{path} should hold {config}, but it does not; is it the folder of a model?")
 
 
-def is_there(path: Path) -> bool:
-    """Whether there is anything of that name; a name that no file could have is none."""
+def path_exists(path: Path) -> bool:
+    """Whether the path exists; False also for a name that no file can have."""
     try:
         return path.exists()
     except OSError:
         return False
 
 
-def kind_of_file(path: Path) -> tuple[str, str]:
+def describe_file(path: Path) -> tuple[str, str]:
     """What a file is, and what to name instead."""
-    kind = known_kind(path)
+    kind = detect_kind(path)
     if kind is not None:
         return kind.what, kind.way_out
     if path.suffix.lower() in PICKLED:
-        return f"a file, and by its name ({path.suffix}) one of pickled objects, which Transom never reads", KINDS[
-            2
-        ].way_out
+        what = f"a file, and by its name ({path.suffix}) one of pickled objects, which Transom never reads"
+        return what, SAVE_AS_SAFETENSORS
     return "a file", f"name the folder that it lies in, {path.parent}, if that is the folder of a model"
 
 
-def known_kind(path: Path) -> Kind | None:
-    """The kind of a file; None for what is no file, or none of these kinds."""
+def detect_kind(path: Path) -> FileKind | None:
+    """The kind of a file; None if it is no file, or of no kind in `KINDS`."""
     if not path.is_file():
         return None
     try:
         with path.open("rb") as file:
-            first = file.read(LOOKED_AT)
+            first = file.read(FIRST_BYTES)
     except OSError as error:
         raise Misfit(f"{path} should be readable, but it is not ({error.strerror}); see who may read it") from error
-    return next((kind for kind in KINDS if kind.told_by(first)), None)
+    return next((kind for kind in KINDS if kind.matches(first)), None)

@@ -1,5 +1,35 @@
-"""The one door `attend`, and the engines behind it."""
+"""`attend`, and what the rooms below need of its parts: `lens` imports nothing else from here.
 
-from transom.kernels.door import attend
+attend                                   the one function that every attention of Transom starts in
+dispatch                                 `solve` a Problem with the chosen engine; `listener` intercepts each call
+weight_stats                             statistics and pooled cells of the weights by the native engine
+Problem, build_problem                   one attention, checked to fit together
+check_tensors, check_sizes, check_numbers, to_four_axes   the single checks, for problems that come from a file
+row_blocks, BLOCK_SCORES                 a problem a few rows at a time
+solve_tiled, safe_context                exact attention in such blocks
+mark_empty_rows                          −∞ as the log-sum-exp of fully masked rows
+"""
 
-__all__ = ["attend"]
+from transom.kernels import dispatch
+from transom.kernels.dispatch import attend
+from transom.kernels.problem import Problem, build_problem, check_numbers, check_sizes, check_tensors, to_four_axes
+from transom.kernels.tiled_attention import BLOCK_SCORES, row_blocks, safe_context, solve_tiled
+from transom.kernels.torch_engine import mark_empty_rows
+
+# `weight_stats` is a module that is loaded when it is first imported: it needs the native engine, and `attend` may not.
+__all__ = [
+    "BLOCK_SCORES",
+    "Problem",
+    "attend",
+    "build_problem",
+    "check_numbers",
+    "check_sizes",
+    "check_tensors",
+    "dispatch",
+    "mark_empty_rows",
+    "row_blocks",
+    "safe_context",
+    "solve_tiled",
+    "to_four_axes",
+    "weight_stats",  # pyright: ignore[reportUnsupportedDunderAll]
+]

@@ -1,24 +1,22 @@
 """Layers: the parts of a Transformer that hold parameters, each replaceable by another of its kind."""
 
 from transom.layers.attention import MultiHeadAttention, SelfAttention
-from transom.layers.blocks import ARRANGEMENTS, Arrangement, NoSkip, PostNorm, PreNorm
-from transom.layers.cache import BlockCache, CrossCache, SelfCache, StackCache
+from transom.layers.blocks import ARRANGEMENTS, NORMS, Arrangement, NoSkip, PostNorm, PreNorm, Stack
 from transom.layers.embedding import Embedding
 from transom.layers.feed_forward import FEED_FORWARDS, FeedForward, SwiGLU
-from transom.layers.norms import NORMS
+from transom.layers.kv_cache import BlockCache, CrossCache, SelfCache, StackCache
 from transom.layers.positions import (
     POSITIONS,
     Alibi,
     Learned,
-    Nowhere,
+    NoPositions,
     Positions,
+    PositionSizes,
     Relative,
     Rotary,
     Sinusoidal,
-    Sizes,
 )
 from transom.layers.projections import LowRank, NarrowLinear, Projection
-from transom.layers.stack import Stack
 
 __all__ = [
     "ARRANGEMENTS",
@@ -35,8 +33,9 @@ __all__ = [
     "LowRank",
     "MultiHeadAttention",
     "NarrowLinear",
+    "NoPositions",
     "NoSkip",
-    "Nowhere",
+    "PositionSizes",
     "Positions",
     "PostNorm",
     "PreNorm",
@@ -46,7 +45,6 @@ __all__ = [
     "SelfAttention",
     "SelfCache",
     "Sinusoidal",
-    "Sizes",
     "Stack",
     "StackCache",
     "SwiGLU",

@@ -1,22 +1,22 @@
-"""Attention with parameters: a single head, as one first meets it, and many heads with every dimension free."""
+"""Attention with parameters: a single head, and many heads with every dimension free."""
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from transom.equations.biases import Bias
-from transom.equations.blocks import Block
-from transom.equations.heads import fold, unfold
+from transom.equations.heads import merge_heads, split_heads
 from transom.equations.masks import Mask
+from transom.equations.region import Region
 from transom.kernels import attend
-from transom.kernels.checks import as_bias
-from transom.layers.cache import CrossCache, SelfCache
-from transom.layers.checks import check_dropout, check_sizes, check_vectors, divided
-from transom.layers.positions import Nowhere, Positions
-from transom.layers.positions.part import counted
+from transom.kernels.problem import to_bias
+from transom.layers.checks import check_positive, check_share, check_vectors, divide_evenly
+from transom.layers.kv_cache import CrossCache, SelfCache
+from transom.layers.positions import NoPositions, Positions, Vectors, token_positions
 from transom.layers.projections import LowRank, NarrowLinear, Projection
-from transom.names import Misfit, spelled
+from transom.names import Misfit, format_shape
 
-Folded = tuple[
+Source = Float[Tensor, "batch source any"]
+QKV = tuple[
     Float[Tensor, "batch heads queries d_head"],
     Float[Tensor, "batch kv_heads keys d_head"],
     Float[Tensor, "batch kv_heads keys d_value"],
@@ -30,32 +30,32 @@ class SelfAttention(nn.Module):
         super().__init__()
         d_head = d_model if d_head is None else d_head
         d_value = d_model if d_value is None else d_value
-        check_sizes(d_model=d_model, d_head=d_head, d_value=d_value)
+        check_positive(d_model=d_model, d_head=d_head, d_value=d_value)
         self.d_model, self.d_head, self.d_value = d_model, d_head, d_value
         self.W_Q = Projection(d_model, d_head, bias=bias)
         self.W_K = Projection(d_model, d_head, bias=bias)
         self.W_V = Projection(d_model, d_value, bias=bias)
 
-    def projected(self, x: Float[Tensor, "batch token d_model"]) -> Folded:
+    def project(self, x: Vectors) -> QKV:
         """Q, K and V with a heads axis of 1, as `transom.attend` and `transom.sight` take them."""
         check_vectors("self-attention", x, self.d_model, self.W_Q.weight)
         return self.W_Q(x)[:, None], self.W_K(x)[:, None], self.W_V(x)[:, None]
 
     def forward(
-        self, x: Float[Tensor, "batch token d_model"], allowed: Tensor | Mask | None = None, causal: bool = False
+        self, x: Vectors, allowed: Tensor | Mask | None = None, causal: bool = False
     ) -> Float[Tensor, "batch token d_value"]:
-        Q, K, V = self.projected(x)
+        Q, K, V = self.project(x)
         return attend(Q, K, V, allowed=allowed, causal=causal)[:, 0]
 
 
 class MultiHeadAttention(nn.Module):
-    """Concat(head₁ … head_h) W_O, each head attending on its own (Vaswani et al. 2017, section 3.2.2).
+    """Concat(head₁ … head_h) W_O (Vaswani et al. 2017, section 3.2.2).
 
     kv_heads     heads of the keys and values, shared by groups of query heads (Ainslie et al. 2023)
-    value_rank   values through a narrow waist: V = x V_down V_up
-    narrow       each head sees only its own slice of the vector, d_model / heads numbers
+    value_rank   low-rank values: V = x V_down V_up
+    narrow       each head reads only its own slice of the vector, d_model / heads numbers
     positions    a part that enters in attention: Rotary, Alibi, Relative
-    d_source     width of what keys and values are made from, where it is not d_model
+    d_source     width of the source in cross-attention, if it is not d_model
     """
 
     def __init__(
@@ -75,62 +75,57 @@ class MultiHeadAttention(nn.Module):
         d_source: int | None = None,
     ) -> None:
         super().__init__()
-        check_sizes(d_model=d_model, heads=heads)
+        check_positive(d_model=d_model, heads=heads)
         if d_head is None:
-            d_head = divided(d_model, heads, ("d_model", "heads"), otherwise=", or give d_head")
+            d_head = divide_evenly(d_model, heads, ("d_model", "heads"), ", or give d_head")
         self.d_model, self.heads, self.d_head = d_model, heads, d_head
         self.kv_heads = heads if kv_heads is None else kv_heads
         self.d_value = d_head if d_value is None else d_value
         self.d_out = d_model if d_out is None else d_out
         self.d_source = d_model if d_source is None else d_source
         self.dropout = dropout
-        self.check_built()
+        self.check_sizes()
         if narrow:
             self.check_narrow(value_rank)
-        self.positions = Nowhere() if positions is None else positions
+        self.positions = NoPositions() if positions is None else positions
         self.positions.check_place("attention", heads=heads, d_head=d_head)
 
-        self.W_Q = projection(d_model, heads, d_head, bias, narrow)
-        self.W_K = projection(self.d_source, self.kv_heads, d_head, bias, narrow)
+        self.W_Q = build_projection(d_model, heads, d_head, bias, narrow)
+        self.W_K = build_projection(self.d_source, self.kv_heads, d_head, bias, narrow)
         if value_rank is None:
-            self.W_V = projection(self.d_source, self.kv_heads, self.d_value, bias, narrow)
+            self.W_V = build_projection(self.d_source, self.kv_heads, self.d_value, bias, narrow)
         else:
             self.W_V = LowRank(self.d_source, value_rank, self.kv_heads * self.d_value, bias)
         self.W_O = Projection(heads * self.d_value, self.d_out, bias=bias)
 
     def forward(
         self,
-        x: Float[Tensor, "batch token d_model"],
-        source: Float[Tensor, "batch source any"] | None = None,
+        x: Vectors,
+        source: Source | None = None,
         allowed: Tensor | Mask | None = None,
         bias: Tensor | Bias | None = None,
         causal: bool = False,
         cache: SelfCache | CrossCache | None = None,
     ) -> Float[Tensor, "batch token d_out"]:
-        """Self-attention of x, or, given a source (or a filled CrossCache), cross-attention of x at it.
+        """Self-attention of x or, with a source or a filled CrossCache, cross-attention.
 
-        `allowed`, `bias` and `causal` mean what they mean to `transom.attend`; they cover cached keys too.
+        `allowed`, `bias` and `causal` are those of `transom.attend`; they cover cached keys too.
         """
-        Q, K, V = self.projected(x, source, cache)
+        Q, K, V = self.project(x, source, cache)
         dropout = self.dropout if self.training else 0.0
-        heads = attend(Q, K, V, allowed=allowed, bias=self.biased(bias, Q, K), causal=causal, dropout=dropout)
-        return self.W_O(unfold(heads))
+        heads = attend(Q, K, V, allowed=allowed, bias=self.combine_bias(bias, Q, K), causal=causal, dropout=dropout)
+        return self.W_O(merge_heads(heads))
 
-    def projected(
-        self,
-        x: Float[Tensor, "batch token d_model"],
-        source: Float[Tensor, "batch source any"] | None = None,
-        cache: SelfCache | CrossCache | None = None,
-    ) -> Folded:
-        """Q, K and V folded into heads, turned by rotary positions: what `transom.attend` and `transom.sight` take.
+    def project(self, x: Vectors, source: Source | None = None, cache: SelfCache | CrossCache | None = None) -> QKV:
+        """Q, K and V split into heads, with rotary positions, as `transom.attend` and `transom.sight` take them.
 
         What positions add to the scores comes from `positions.bias`. A cache is extended, or filled, as in `forward`.
         """
         self.check(x, source, cache)
         start = cache.length if isinstance(cache, SelfCache) else 0
-        Q = self.positions.turned(fold(self.W_Q(x), self.heads), counted(x.shape[1], start, x.device))
+        Q = self.positions.rotate(split_heads(self.W_Q(x), self.heads), token_positions(x.shape[1], start, x.device))
         if isinstance(cache, CrossCache):
-            K, V = cache.filled(source, self.keys_and_values)
+            K, V = cache.fill(source, self.keys_and_values)
             check_batch(x, K)
         else:
             K, V = self.keys_and_values(x if source is None else source, start)
@@ -139,32 +134,34 @@ class MultiHeadAttention(nn.Module):
         return Q, K, V
 
     def keys_and_values(self, x: Float[Tensor, "batch keys any"], start: int = 0) -> tuple[Tensor, Tensor]:
-        """K and V of x, folded into heads; `start` is the position of its first token."""
-        K = self.positions.turned(fold(self.W_K(x), self.kv_heads), counted(x.shape[1], start, x.device))
-        return K, fold(self.W_V(x), self.kv_heads)
+        """K and V of x, split into heads; `start` is the position of its first token."""
+        K = self.positions.rotate(split_heads(self.W_K(x), self.kv_heads), token_positions(x.shape[1], start, x.device))
+        return K, split_heads(self.W_V(x), self.kv_heads)
 
-    def biased(self, bias: Tensor | Bias | None, Q: Tensor, K: Tensor) -> Tensor | Bias | None:
-        """The bias given and that of the positions; only where there are both is their sum held whole."""
-        own = self.positions.bias(Q.device)
-        if own is None or bias is None:
-            return bias if own is None else own
-        block = Block((Q.shape[0], Q.shape[1], Q.shape[2], K.shape[2]), device=Q.device)
-        given = as_bias(bias, block.whole, Q.device)
-        return own if given is None else own.added(block) + given.added(block)
+    def combine_bias(self, bias: Tensor | Bias | None, Q: Tensor, K: Tensor) -> Tensor | Bias | None:
+        """The caller's bias plus that of the positions; their sum is materialized only if there are both."""
+        of_positions = self.positions.bias(Q.device)
+        if of_positions is None or bias is None:
+            return bias if of_positions is None else of_positions
+        region = Region((Q.shape[0], Q.shape[1], Q.shape[2], K.shape[2]), device=Q.device)
+        of_caller = to_bias(bias, region.full_shape, Q.device)
+        if of_caller is None:
+            return of_positions
+        return of_positions.materialize(region) + of_caller.materialize(region)
 
     def check(self, x: Tensor, source: Tensor | None, cache: SelfCache | CrossCache | None) -> None:
-        """Complain about what does not fit this layer, or together."""
-        what = "multi-head attention"
-        check_vectors(what, x, self.d_model, self.W_O.weight)
+        """Raise an error for inputs that do not fit this layer, or each other."""
+        layer = "multi-head attention"
+        check_vectors(layer, x, self.d_model, self.W_O.weight)
         if source is not None:
-            check_vectors(what, source, self.d_source, self.W_O.weight, name="source", axis="source")
+            check_vectors(layer, source, self.d_source, self.W_O.weight, name="source", axis="source")
             check_batch(x, source)
             if isinstance(cache, SelfCache):
                 raise Misfit("cross-attention keeps its source in a CrossCache, but a SelfCache came; use CrossCache()")
         elif not isinstance(cache, CrossCache):
             if self.d_source != self.d_model:
                 raise Misfit(
-                    f"this attention looks at a source of d_model={self.d_source}, but none came; give source, or leave"
+                    f"this attention takes a source of d_model={self.d_source}, but none came; give source, or leave"
                     " d_source out for self-attention"
                 )
             return
@@ -174,40 +171,41 @@ class MultiHeadAttention(nn.Module):
                 " build it without positions"
             )
 
-    def check_built(self) -> None:
-        """Complain about sizes that no attention has."""
-        words = ("d_head", "kv_heads", "d_value", "d_out", "d_source")
-        check_sizes(**{word: getattr(self, word) for word in words})
-        check_dropout(self.dropout)
-        divided(self.heads, self.kv_heads, ("heads", "kv_heads"))
+    def check_sizes(self) -> None:
+        """Raise an error for sizes that no attention can have."""
+        names = ("d_head", "kv_heads", "d_value", "d_out", "d_source")
+        check_positive(**{name: getattr(self, name) for name in names})
+        check_share("dropout", self.dropout)
+        divide_evenly(self.heads, self.kv_heads, ("heads", "kv_heads"))
 
     def check_narrow(self, value_rank: int | None) -> None:
-        """Complain about what narrow heads cannot have."""
+        """Raise an error for options that narrow heads cannot have."""
         if self.kv_heads != self.heads:
             raise Misfit(
-                f"narrow heads each see their own slice, but heads={self.heads} would share kv_heads={self.kv_heads};"
+                f"narrow heads each read their own slice, but heads={self.heads} would share kv_heads={self.kv_heads};"
                 " leave kv_heads out"
             )
         if value_rank is not None:
             raise Misfit(
                 f"narrow heads have small values already, but value_rank={value_rank} came; leave one of the two out"
             )
-        divided(self.d_model, self.heads, ("d_model", "heads"), otherwise=", or leave narrow out")
-        divided(self.d_source, self.heads, ("d_source", "heads"), otherwise=", or leave narrow out")
+        for name in ("d_model", "d_source"):
+            divide_evenly(getattr(self, name), self.heads, (name, "heads"), ", or leave narrow out")
 
     def extra_repr(self) -> str:
-        words = ("d_model", "heads", "kv_heads", "d_head", "d_value", "d_out")
-        return ", ".join(f"{word}={getattr(self, word)}" for word in words) + f", dropout={self.dropout}"
+        names = ("d_model", "heads", "kv_heads", "d_head", "d_value", "d_out", "dropout")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
 
-def projection(d_in: int, heads: int, d_head: int, bias: bool, narrow: bool) -> Projection | NarrowLinear:
+def build_projection(d_in: int, heads: int, d_head: int, bias: bool, narrow: bool) -> Projection | NarrowLinear:
     """A map to heads · d_head numbers, from the whole vector or from each head's slice."""
     return NarrowLinear(d_in, heads, d_head, bias) if narrow else Projection(d_in, heads * d_head, bias=bias)
 
 
-def check_batch(x: Tensor, other: Tensor) -> None:
-    if x.shape[0] != other.shape[0]:
+def check_batch(x: Tensor, source: Tensor) -> None:
+    """There is one source sequence, or its keys, for each sequence of x."""
+    if x.shape[0] != source.shape[0]:
         raise Misfit(
-            f"x is {spelled(x, 'batch token d_model')}, but the source has batch={other.shape[0]};"
+            f"x is {format_shape(x, 'batch token d_model')}, but the source has batch={source.shape[0]};"
             " give one source sequence per sequence of x"
         )

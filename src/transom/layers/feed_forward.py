@@ -1,4 +1,4 @@
-"""What each token does on its own, between two attentions."""
+"""Feed-forward layers, which treat each token by itself between two attentions."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transom.layers.checks import check_sizes, check_vectors
+from transom.layers.checks import check_positive, check_vectors
 from transom.layers.dropout import Dropout
 from transom.layers.projections import Projection
 
@@ -25,7 +25,7 @@ class FeedForward(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_sizes(d_model=d_model, d_hidden=d_hidden)
+        check_positive(d_model=d_model, d_hidden=d_hidden)
         self.d_model = d_model
         self.W_1 = Projection(d_model, d_hidden, bias=bias)
         self.W_2 = Projection(d_hidden, d_model, bias=bias)
@@ -38,11 +38,11 @@ class FeedForward(nn.Module):
 
 
 class SwiGLU(nn.Module):
-    """(silu(x W_gate) ⊗ x W_up) W_down: one half opens and closes the other (Shazeer 2020, equation 6)."""
+    """(silu(x W_gate) ⊗ x W_up) W_down: one half gates the other (Shazeer 2020, equation 6)."""
 
     def __init__(self, d_model: int, d_hidden: int, bias: bool = False, dropout: float = 0.0) -> None:
         super().__init__()
-        check_sizes(d_model=d_model, d_hidden=d_hidden)
+        check_positive(d_model=d_model, d_hidden=d_hidden)
         self.d_model = d_model
         self.W_gate = Projection(d_model, d_hidden, bias=bias)
         self.W_up = Projection(d_model, d_hidden, bias=bias)

@@ -1,52 +1,50 @@
-"""Looking into attention: a Sight is one attention, kept so that any number of it can be asked for; a Trace a run's."""
+"""Inspecting attention: a Sight holds one attention and gives any number of it; a Trace holds those of a run."""
 
-from transom.lens.asking.edge import Edge
-from transom.lens.asking.effect import effect
-from transom.lens.asking.effect_table import Effect, EffectTable, Rule
-from transom.lens.asking.knock_out import knock_out
-from transom.lens.glance import Glance
-from transom.lens.grids import Grid
-from transom.lens.labels import Labels
-from transom.lens.measuring.difference import Change, Difference, diff
-from transom.lens.measuring.flow import flow
-from transom.lens.measuring.head_table import HeadRow, HeadTable
-from transom.lens.measuring.heads import heads
-from transom.lens.measuring.measures import HEADS, Measure, Tally
-from transom.lens.measuring.rollout import Rollout, rollout
-from transom.lens.measuring.words import Words, by_words
-from transom.lens.pooled import Map
-from transom.lens.receipt import Receipt
+from transom.lens.ablation.edge import Edge
+from transom.lens.ablation.effect import effect
+from transom.lens.ablation.effect_table import Effect, EffectRule, EffectTable
+from transom.lens.ablation.knock_out import knock_out
+from transom.lens.attention.labels import Labels, PatchGrid
+from transom.lens.attention.pooled_map import PooledMap
+from transom.lens.attention.receipt import Receipt
+from transom.lens.attention.sight import AttentionView, Sight, StatsOnlySight, sight
+from transom.lens.attention.statistics import Statistics, TopKeys
+from transom.lens.capture.watch import watch
+from transom.lens.metrics.difference import Change, Difference, diff
+from transom.lens.metrics.head_measures import HEADS, Measure, RowValues
+from transom.lens.metrics.head_table import HeadRow, HeadTable
+from transom.lens.metrics.heads import heads
+from transom.lens.metrics.rollout import Rollout, flow, rollout
+from transom.lens.metrics.word_weights import WordWeights, by_words
 from transom.lens.replay import Recorder, Replay
-from transom.lens.sight import Sight, sight
-from transom.lens.statistics import Statistics, Top
 from transom.lens.trace import Trace
-from transom.lens.watch import watch
 
 __all__ = [
     "HEADS",
+    "AttentionView",
     "Change",
     "Difference",
     "Edge",
     "Effect",
+    "EffectRule",
     "EffectTable",
-    "Glance",
-    "Grid",
     "HeadRow",
     "HeadTable",
     "Labels",
-    "Map",
     "Measure",
+    "PatchGrid",
+    "PooledMap",
     "Receipt",
     "Recorder",
     "Replay",
     "Rollout",
-    "Rule",
+    "RowValues",
     "Sight",
     "Statistics",
-    "Tally",
-    "Top",
+    "StatsOnlySight",
+    "TopKeys",
     "Trace",
-    "Words",
+    "WordWeights",
     "by_words",
     "diff",
     "effect",

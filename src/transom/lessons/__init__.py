@@ -1,10 +1,10 @@
-"""Worked examples: a lesson computes every step of attention and proves each figure that it prints."""
+"""Lessons: worked examples of attention that compute every step and check every number they claim."""
 
-from transom.lessons.arithmetic import Arithmetic, number
-from transom.lessons.checking import Finding, checked
-from transom.lessons.lesson import Claim, Lesson, worked
-from transom.lessons.of_sight import steps_of
-from transom.lessons.reading import parsed, read
+from transom.lessons.arithmetic import Arithmetic, format_number
+from transom.lessons.check_claims import Finding, check_lesson
+from transom.lessons.lesson import Claim, Lesson, compute_lesson
+from transom.lessons.lesson_file import load_lesson, parse_lesson
+from transom.lessons.sight_steps import steps_of
 from transom.lessons.steps import Step, Steps
 
 __all__ = [
@@ -14,10 +14,10 @@ __all__ = [
     "Lesson",
     "Step",
     "Steps",
-    "checked",
-    "number",
-    "parsed",
-    "read",
+    "check_lesson",
+    "compute_lesson",
+    "format_number",
+    "load_lesson",
+    "parse_lesson",
     "steps_of",
-    "worked",
 ]

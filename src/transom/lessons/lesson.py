@@ -1,7 +1,7 @@
-"""A lesson: what is computed, what is said of it, and the claims that must hold."""
+"""A lesson: what it computes, its text, and its claims."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -9,24 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from transom.files.strict import nearest
-from transom.lessons.lines import Path, Source
-from transom.lessons.setup import Setup
-from transom.lessons.steps import Steps
-from transom.lessons.working import computed
+from transom.files.strict_settings import suggest
+from transom.lessons.compute import compute_steps
+from transom.lessons.lesson_setup import LessonSetup
+from transom.lessons.steps import Step, Steps
+from transom.lessons.toml_source import Path, TomlSource
 from transom.names import Drawable, Misfit
+
+FIGURES = ("value", "above", "below")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A figure in a lesson. Heads and layers are counted from 0; rows and columns too here, but from 1 in the file.
+    """A figure in a lesson. Heads, layers, rows and columns are counted from 0; a file counts rows and columns from 1.
 
     of        the step it is about
-    measure   what of it: one of MEASURES, or "value"
+    measure   what is measured of it: one of MEASURES; "value" for the numbers themselves
     other     the row that `row` is compared with
     against   the case that the step is compared with
-    value     the figure with its printed digits; or the number it must be `above` or `below`
-    slip      the cause of a figure that is known to be wrong; "" for one that must be right
+    value     the figure with its printed digits; or a bound that the number must be `above` or `below`
+    slip      the cause of a figure that is wrong on purpose; "" for one that must be right
     """
 
     of: str
@@ -45,6 +47,12 @@ class Claim:
     below: Decimal | None = None
     slip: str = ""
 
+    @property
+    def bounds(self) -> dict[str, Decimal]:
+        """`above` and `below`, as far as they are given."""
+        bounds = {"above": self.above, "below": self.below}
+        return {name: bound for name, bound in bounds.items() if bound is not None}
+
 
 @dataclass(frozen=True)
 class MalformedPart:
@@ -61,61 +69,58 @@ class MalformedPart:
     message: str
 
     @classmethod
-    def from_error(cls, source: Source, path: Path, error: Misfit) -> "MalformedPart":
-        """The part at a path with the error about it; an error about another file, as a CSV file, stays whole."""
+    def from_error(cls, source: TomlSource, path: Path, error: Misfit) -> "MalformedPart":
+        """The part at a path, with the error about it; an error about another file, such as CSV, is not split."""
         message = str(error)
-        found = re.fullmatch(rf"({re.escape(source.name)}, line \d+): (.*)", message, re.DOTALL)
-        where, complaint = found.groups() if found else (source.at(path), message)
+        match = re.fullmatch(rf"({re.escape(source.name)}, line \d+): (.*)", message, re.DOTALL)
+        where, complaint = match.groups() if match else (source.at(path), message)
         return cls(path, where, complaint, message)
 
-    def plain(self) -> dict[str, Any]:
-        """The part as plain data, for JSON, with the keys of a claim that was judged."""
+    def to_dict(self) -> dict[str, Any]:
+        """The part as plain data, for JSON, with the same keys as a Finding."""
         empty = dict.fromkeys(("of", "says", "place", "claimed", "right", "computed", "entries"))
-        judged = {"verdict": "malformed", "causes": {}, "wrong": [], "complaint": self.complaint}
-        return {"where": self.where, **empty, **judged}
+        return {
+            "where": self.where,
+            **empty,
+            "verdict": "malformed",
+            "causes": {},
+            "wrong": [],
+            "complaint": self.complaint,
+        }
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
-    """An experiment and its settings."""
-
-    name: str
-    settings: Mapping[str, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """One thing that a lesson computes: the main one is called "", the others have names."""
+class LessonCase:
+    """One thing that a lesson computes; the lesson itself is the case named ""."""
 
     name: str
     says: str
     show: tuple[str, ...] | None
-    setup: Setup | None
-    trial: Trial | None = None
+    setup: LessonSetup | None
+    experiment: Callable[[], Iterable[Step]] | None = None
 
     @cached_property
     def steps(self) -> Steps:
-        """Every step, and the tables of the experiment behind them."""
-        from transom.lessons.experiments import tried
-
+        """Every step, then the tables of the experiment."""
         with np.errstate(all="ignore"):
-            steps = Steps((), ()) if self.setup is None else computed(self.setup)
+            steps = Steps((), ()) if self.setup is None else compute_steps(self.setup)
         for step in steps:
             if np.isnan(step.values).any() or np.isposinf(step.values).any():
                 raise Misfit(f"{step.name} of layer {step.layer} is too large to be computed; take smaller numbers")
-        return steps if self.trial is None else Steps([*steps, *tried(self.trial)], steps.tokens, steps.at_tokens)
+        tables = () if self.experiment is None else self.experiment()
+        return Steps([*steps, *tables], steps.tokens, steps.at_tokens)
 
 
 @dataclass(frozen=True, eq=False)
 class Lesson(Drawable):
-    """A worked example, read from a TOML file; `malformed` is what of it could not be read, if it was read partly."""
+    """A worked example from a TOML file; `malformed` lists the parts that could not be read, if it was read partly."""
 
     name: str
-    source: Source
+    source: TomlSource
     title: str
     about: str
     picture: str
-    cases: Mapping[str, Case]
+    cases: Mapping[str, LessonCase]
     claims: tuple[Claim, ...]
     closing: str = ""
     draws: Mapping[str, Any] = field(default_factory=dict)
@@ -124,16 +129,15 @@ class Lesson(Drawable):
     @property
     def notes(self) -> dict[str, str]:
         """What is assumed in a case because the lesson does not say it, by the name of the case."""
-        setups = {name: case.setup for name, case in self.cases.items()}
-        return {name: setup.note for name, setup in setups.items() if setup is not None and setup.note}
+        return {name: case.setup.note for name, case in self.cases.items() if case.setup and case.setup.note}
 
     def steps(self, case: str = "") -> Steps:
         """What the lesson computes, or a case of it."""
         if case not in self.cases:
-            raise Misfit(f"{self.name} has no case {case!r}; {nearest(case, [name for name in self.cases if name])}")
+            raise Misfit(f"{self.name} has no case {case!r}; {suggest(case, [name for name in self.cases if name])}")
         return self.cases[case].steps
 
 
-def worked(lesson: Lesson, case: str = "") -> Steps:
+def compute_lesson(lesson: Lesson, case: str = "") -> Steps:
     """Every step of a lesson with its numbers: embeddings, Q, K, V, scores, weights … in order."""
     return lesson.steps(case)

@@ -1,17 +1,25 @@
-"""The steps of attention as matrices of numbers, any cell of which opens its arithmetic."""
+"""The steps of attention as matrices; each cell can show its arithmetic."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transom.files.strict import nearest
-from transom.lessons.arithmetic import Arithmetic, number
+from transom.files.strict_settings import suggest
+from transom.lessons.arithmetic import Arithmetic, Term, format_number
 from transom.names import Misfit
 
 Matrix = NDArray[np.float64]
-Cell = Callable[[int, int], Arithmetic]
+Labels = tuple[str, ...]
+CellTerms = Callable[[int, int], tuple[Term, ...]]
+BY_KEY = ("scores", "scaled", "capped", "biased", "masked", "weights")  # steps with a number for each query and key
+
+
+def no_terms(row: int, column: int) -> tuple[Term, ...]:
+    return ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,59 +30,72 @@ class Step:
     title      the same in plain words
     equation   as the paper writes it
     values     (rows, columns) in float64; a masked score is −∞
-    head       counted from 0; None where a step belongs to all heads
+    head       counted from 0; None if the step belongs to all heads
     layer      counted from 0
+    kind       the arithmetic behind each cell, as in Arithmetic
+    terms      the terms of that arithmetic for a row and a column
     """
 
     name: str
     title: str
     equation: str
     values: Matrix
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
+    rows: Labels
+    columns: Labels
     head: int | None = None
     layer: int = 0
-    how: Cell | None = field(default=None, repr=False)
+    kind: str = "given"
+    terms: CellTerms = field(default=no_terms, repr=False)
+
+    @property
+    def by_key(self) -> bool:
+        """Whether the columns are keys."""
+        return self.name in BY_KEY
 
     def cell(self, row: int | str, column: int | str) -> Arithmetic:
-        """How one number of this step came about; row and column by index or by label."""
-        i, j = self.place(row, "row", self.rows), self.place(column, "column", self.columns)
-        if self.how is None:
-            return Arithmetic("given", f"{self.name} of {self.rows[i]}", (), float(self.values[i, j]))
-        return self.how(i, j)
+        """How one number of this step was computed; row and column by index or by label."""
+        i, j = self.index_of(row, "row"), self.index_of(column, "column")
+        row_label, column_label, value = self.rows[i], self.columns[j], float(self.values[i, j])
+        if self.kind == "unchanged" and value == -math.inf:
+            return Arithmetic("masked", f"{row_label} may not look at {column_label}", (), value)
+        place = f"from {row_label} at {column_label}" if self.by_key else f"of {row_label}, {column_label}"
+        return Arithmetic(self.kind, f"{self.name} {place}", self.terms(i, j), value)
 
-    def place(self, asked: int | str, axis: str, labels: tuple[str, ...]) -> int:
-        """The index of a row or column; a label that stands there more than once must be asked for by index."""
-        if isinstance(asked, str):
-            if labels.count(asked) > 1:
+    def index_of(self, key: int | str, axis: str, first: int = 0) -> int:
+        """The index of a "row" or "column"; an error counts from `first`. A label used twice is an error."""
+        labels = self.rows if axis == "row" else self.columns
+        if isinstance(key, int):
+            if not -len(labels) <= key < len(labels):
                 raise Misfit(
-                    f"{self.name} has {labels.count(asked)} {axis}s {asked!r}, so the label does not say which;"
-                    f" give the index, {labels.index(asked)} for the first"
+                    f"{self.name} has {len(labels)} {axis}s, so {key + first} is none of them; count from {first}"
                 )
-            if asked not in labels:
-                raise Misfit(f"{self.name} has no {axis} {asked!r}; {nearest(asked, dict.fromkeys(labels))}")
-            return labels.index(asked)
-        if not -len(labels) <= asked < len(labels):
-            raise Misfit(f"{self.name} has {len(labels)} {axis}s, so {asked} is none of them; count from 0")
-        return asked % len(labels)
+            return key % len(labels)
+        if labels.count(key) > 1:
+            raise Misfit(
+                f"{self.name} has {labels.count(key)} {axis}s {key!r}, so the label does not say which;"
+                f" give its number, {labels.index(key) + first} for the first"
+            )
+        if key not in labels:
+            raise Misfit(f"{self.name} has no {axis} {key!r}; {suggest(key, dict.fromkeys(labels))}")
+        return labels.index(key)
 
-    def shown(self, digits: int = 4) -> list[list[str]]:
-        """Every number as text, masked ones by that word."""
-        return [[number(float(value), digits) for value in row] for row in self.values]
+    def to_strings(self, digits: int = 4) -> list[list[str]]:
+        """Every number as text; a masked one is “masked”."""
+        return [[format_number(float(value), digits) for value in row] for row in self.values]
 
-    def plain(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """The step as plain data, for JSON; a masked score is None."""
-        values = [[float(one) if np.isfinite(one) else None for one in row] for row in self.values]
-        named = {"name": self.name, "title": self.title, "equation": self.equation, "head": self.head}
-        return {**named, "layer": self.layer, "rows": self.rows, "columns": self.columns, "values": values}
+        values = to_nested_lists(self.values)
+        info = {"name": self.name, "title": self.title, "equation": self.equation, "head": self.head}
+        return {**info, "layer": self.layer, "rows": self.rows, "columns": self.columns, "values": values}
 
 
 class Steps:
-    """The steps of one attention or of several, in order.
+    """The steps of one or more attentions, in order.
 
-    `steps["weights"]` is a step by its name, `steps["weights", 2]` that of head 2 and `steps["weights", 2, 1]` that of
-    head 2 in layer 1, both counted from 0. `tokens` are looked from, `at_tokens` looked at. `notes` say what is not
-    shown, and why.
+    `steps["weights"]` is a step by its name, `steps["weights", 2]` the one of head 2, and `steps["weights", 2, 1]` the
+    one of head 2 in layer 1, both counted from 0. `tokens` label the queries, `at_tokens` the keys. `notes` say what
+    is not shown, and why.
     """
 
     def __init__(
@@ -91,7 +112,7 @@ class Steps:
 
     @property
     def heads(self) -> tuple[int, ...]:
-        """The heads there are steps of, counted from 0."""
+        """The heads that have steps, counted from 0."""
         return tuple(sorted({step.head for step in self.steps if step.head is not None}))
 
     @property
@@ -100,7 +121,7 @@ class Steps:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the steps, in the order in which they are first taken."""
+        """The names of the steps, in order of their first use."""
         return tuple(dict.fromkeys(step.name for step in self.steps))
 
     def __len__(self) -> int:
@@ -112,25 +133,32 @@ class Steps:
     def __contains__(self, name: object) -> bool:
         return any(step.name == name for step in self.steps)
 
-    def __getitem__(self, key: str | tuple[str, int | None] | tuple[str, int | None, int]) -> Step:
+    def __getitem__(self, key: str | tuple[str, int | None] | tuple[str, int | None, int | None]) -> Step:
         name, head, layer = (key, None, None) if isinstance(key, str) else (*key, None)[:3]
-        alike = [step for step in self.steps if step.name == name]
-        if not alike:
-            raise Misfit(f"there is no step {name!r}; {nearest(str(name), self.names)}")
-        found = [step for step in alike if head is None or step.head in (head, None)]
-        if not found:
-            raise Misfit(f"{name} is there for heads {listed(self.heads)}, but head {head} was asked for; count from 0")
-        layered = [step for step in found if layer is None or step.layer == layer]
-        if not layered:
-            raise Misfit(f"there are layers {listed(self.layers)}, but layer {layer} was asked for; count from 0")
-        return layered[0]
+        of_name = [step for step in self.steps if step.name == name]
+        if not of_name:
+            raise Misfit(f"there is no step {name!r}; {suggest(str(name), self.names)}")
+        of_head = [step for step in of_name if head is None or step.head in (head, None)]
+        if not of_head:
+            raise Misfit(f"there are heads {join_numbers(self.heads)}, but head {head} was asked for; count from 0")
+        of_layer = [step for step in of_head if layer is None or step.layer == layer]
+        if not of_layer:
+            raise Misfit(f"there are layers {join_numbers(self.layers)}, but layer {layer} was asked for; count from 0")
+        return of_layer[0]
 
-    def narrowed(self, head: int | None = None, layer: int | None = None) -> "Steps":
-        """Only the steps of one head, of one layer; those that belong to all heads stay."""
-        kept = [s for s in self.steps if head is None or s.head in (head, None)]
-        found = (s for s in kept if layer is None or s.layer == layer)
-        return Steps(found, self.tokens, self.at_tokens, self.notes)
+    def select(self, head: int | None = None, layer: int | None = None) -> "Steps":
+        """The steps of one head or layer; those that belong to all heads are included."""
+        of_head = [step for step in self.steps if head is None or step.head in (head, None)]
+        of_layer = [step for step in of_head if layer is None or step.layer == layer]
+        return Steps(of_layer, self.tokens, self.at_tokens, self.notes)
 
 
-def listed(numbers: Iterable[int]) -> str:
-    return ", ".join(str(one) for one in numbers) or "none"
+def to_nested_lists(values: NDArray[np.float64]) -> Any:
+    """An array as lists for JSON, which has no infinity: None for a masked number."""
+    numbers = values.astype(object)
+    numbers[~np.isfinite(values)] = None
+    return numbers.tolist()
+
+
+def join_numbers(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers)) or "none"

@@ -4,15 +4,14 @@ from pathlib import Path
 
 import torch
 
-from transom.files.strict import chosen
-from transom.models.config import Config, DecoderConfig, EncoderConfig, EncoderDecoderConfig
+from transom.files.strict_settings import check_choice
+from transom.models.config import PRESETS, Config, DecoderConfig, EncoderConfig, EncoderDecoderConfig
 from transom.models.decoder import Decoder
 from transom.models.encoder import Encoder
 from transom.models.encoder_decoder import EncoderDecoder
-from transom.models.folder import header_of
+from transom.models.folder import read_config_header
+from transom.models.generation import GenerateOutput, GenerationConfig
 from transom.models.model import Model
-from transom.models.presets import PRESETS
-from transom.models.writing import GenerationConfig, Written
 
 MODELS: dict[str, type[Model]] = {"encoder": Encoder, "decoder": Decoder, "encoder_decoder": EncoderDecoder}
 
@@ -26,15 +25,15 @@ __all__ = [
     "EncoderConfig",
     "EncoderDecoder",
     "EncoderDecoderConfig",
+    "GenerateOutput",
     "GenerationConfig",
     "Model",
-    "Written",
     "from_pretrained",
 ]
 
 
 def from_pretrained(folder: str | Path, dtype: torch.dtype | None = None) -> Model:
-    """The model in a folder, of whichever kind it is; see `Model.from_pretrained`."""
-    kind = str(header_of(Path(folder))["model"])
-    chosen(f"the model of {folder}", kind, MODELS)
+    """Load the model in a folder, of any kind; see `Model.from_pretrained`."""
+    kind = str(read_config_header(Path(folder))["model"])
+    check_choice(f"the model of {folder}", kind, MODELS)
     return MODELS[kind].from_pretrained(folder, dtype)

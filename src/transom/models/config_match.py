@@ -1,7 +1,7 @@
-"""Whether a model is what its config says: a folder holds the config and the parameters, so all else would be lost.
+"""Whether a model is what its config says: a folder holds the config and the parameters, and all else would be lost.
 
-The model is compared, part by part and attribute by attribute, with one built from its config without memory for
-parameters. Nothing is listed here that a new part could be missing from.
+The model is compared, attribute by attribute, with one that is built from its config on the meta device. There is no
+list of parts here, so none can be missing from it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,175 +13,174 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from transom.layers.positions.part import Table
+from transom.layers.positions import PositionTable
 from transom.names import Misfit
 
 BOOKKEEPING = {*vars(nn.Module()), "_compiled_call_impl"}  # of every module: its mode, its hooks, its compiled form
-OF_MODELS = {"config", "generation"}  # written into files of their own
-PLAIN = (Tensor, msgspec.Struct, FunctionType, BuiltinFunctionType, type, list, tuple, dict)  # compared as they are
-Difference = tuple[str, str, str]  # where, what the config says, what it is
+OWN_FILES = {"config", "generation"}  # attributes of a model that have their own files
+ATOMIC = (Tensor, msgspec.Struct, FunctionType, BuiltinFunctionType, type, list, tuple, dict)  # have no other members
+MISSING = "absent"
+Difference = tuple[str, str, str]  # path, what the config says, what the model has
 
 
 def check_config_match(model: Any) -> None:
-    """Complain unless the model is what its config builds; the numbers of its parameters are free."""
+    """Raise an error unless the model is what its config builds; the values of its parameters are free."""
     with torch.device("meta"):
         expected = unwrapped_class(model)(model.config)
-    for where, said, found in differences(expected, model):
+    for path, by_config, by_model in differences(expected, model):
         raise Misfit(
-            f"{where} should be {said}, as the model's config says, but it is {found}, and the saved model would load"
-            " without it; put that part back, or keep model.state_dict() and build the model yourself"
+            f"{path} should be {by_config}, as the model's config says, but it is {by_model}, and the saved model would"
+            " load without it; put that part back, or keep model.state_dict() and build the model yourself"
         )
 
 
 def differences(expected: nn.Module, live: nn.Module) -> Iterator[Difference]:
-    """What is not as expected, the outermost first."""
-    yield from compared_modules("", expected, live)
-    said, found = (shared_names(model) for model in (expected, live))
-    for name, first in found.items():
-        if said.get(name) != first:
-            yield name, tied(name, said.get(name)), tied(name, first)
+    """All differences, the outermost first."""
+    yield from compare_modules("", expected, live)
+    expected_ties, live_ties = tied_names(expected), tied_names(live)
+    for name, first in live_ties.items():
+        if expected_ties.get(name) != first:
+            yield name, format_tie(name, expected_ties.get(name)), format_tie(name, first)
 
 
-def compared_modules(path: str, expected: nn.Module, live: nn.Module) -> Iterator[Difference]:
+def compare_modules(path: str, expected: nn.Module, live: nn.Module) -> Iterator[Difference]:
     if unwrapped_class(live) is not type(expected):
         yield path or "the model", type(expected).__name__, type(live).__name__
         return
-    yield from compared_names(path, expected._parameters, live._parameters, compared_parameters)
-    yield from compared_names(path, expected._buffers, live._buffers, compared)
-    own, other = attributes(expected), attributes(live)
-    for name, value in own.items():
-        if name not in other:
-            yield joined(path, name), spelled(value), "not there"
+    yield from compare_names(path, expected._parameters, live._parameters, compare_parameters)
+    yield from compare_names(path, expected._buffers, live._buffers, compare_values)
+    expected_attributes, live_attributes = attributes(expected), attributes(live)
+    for name, value in expected_attributes.items():
+        if name not in live_attributes:
+            yield join_path(path, name), format_value(value), MISSING
         else:
-            yield from compared(joined(path, name), value, other[name])
-    # What was added is somebody's note, unless it stands in the way of what the class has: forward, for one.
-    for name in other.keys() - own.keys():
+            yield from compare_values(join_path(path, name), value, live_attributes[name])
+    # An added attribute is a note of the caller, unless it hides one of the class, such as forward.
+    for name in live_attributes.keys() - expected_attributes.keys():
         if not name.startswith("_") and hasattr(type(expected), name):
-            yield joined(path, name), "the class's own", spelled(other[name])
-    yield from compared_names(path, expected._modules, live._modules, compared_modules)
+            yield join_path(path, name), "the class's own", format_value(live_attributes[name])
+    yield from compare_names(path, expected._modules, live._modules, compare_modules)
 
 
-def compared_names(
-    path: str, expected: Mapping[str, Any], live: Mapping[str, Any], inner: Callable[..., Iterator[Difference]]
+def compare_names(
+    path: str, expected: Mapping[str, Any], live: Mapping[str, Any], compare: Callable[..., Iterator[Difference]]
 ) -> Iterator[Difference]:
-    """Two tables of parameters, buffers or parts: the same names, and what stands under them."""
+    """Compare two tables of parameters, buffers or modules: their names, and the values of each name."""
     for name in dict.fromkeys((*expected, *live)):
-        said, found = expected.get(name), live.get(name)
-        if said is None and found is None:
-            continue
-        if said is None or found is None:
-            yield joined(path, name), spelled(said, name in expected), spelled(found, name in live)
-        else:
-            yield from inner(joined(path, name), said, found)
+        expected_value, live_value = expected.get(name), live.get(name)
+        if expected_value is not None and live_value is not None:
+            yield from compare(join_path(path, name), expected_value, live_value)
+        elif expected_value is not None or live_value is not None:
+            texts = [format_value(table[name]) if name in table else MISSING for table in (expected, live)]
+            yield join_path(path, name), texts[0], texts[1]
 
 
-def compared_parameters(path: str, expected: Tensor, live: Tensor) -> Iterator[Difference]:
+def compare_parameters(path: str, expected: Tensor, live: Tensor) -> Iterator[Difference]:
     if expected.shape != live.shape:
         yield path, f"of shape {tuple(expected.shape)}", f"of shape {tuple(live.shape)}"
 
 
-def compared(path: str, expected: Any, live: Any) -> Iterator[Difference]:
-    """Two values of any kind: numbers, words, tables, functions with what they hold, objects by their attributes."""
+def compare_values(path: str, expected: Any, live: Any) -> Iterator[Difference]:
+    """Compare two values of any kind: numbers, strings, tables, functions with their closures, objects."""
     if expected is live:
         return
     if isinstance(expected, nn.Module) and isinstance(live, nn.Module):
-        yield from compared_modules(path, expected, live)
+        yield from compare_modules(path, expected, live)
         return
-    pairs = inside(expected, live)
-    if pairs is None:
-        if not same(expected, live):
-            yield path, spelled(expected), spelled(live)
+    members = paired_members(expected, live)
+    if members is None:
+        if not is_same(expected, live):
+            yield path, format_value(expected), format_value(live)
         return
-    for name, said, found in pairs:
-        yield from compared(joined(path, name), said, found)
+    for name, expected_member, live_member in members:
+        yield from compare_values(join_path(path, name), expected_member, live_member)
 
 
-def inside(expected: Any, live: Any) -> list[tuple[str, Any, Any]] | None:
-    """The pairs that two things of one kind consist of; None where they are to be compared as they are."""
+def paired_members(expected: Any, live: Any) -> list[tuple[str, Any, Any]] | None:
+    """The members of two values of one type, in pairs; None if the values themselves are to be compared."""
     if type(expected) is not type(live):
         return None
-    if isinstance(expected, Table):
+    if isinstance(expected, PositionTable):
         return [("formula", expected.formula, live.formula), ("rows", expected_rows(expected, live), live.rows)]
-    if isinstance(expected, partial):
-        words = ("func", "args", "keywords")
-        return [(word, getattr(expected, word), getattr(live, word)) for word in words]
     if isinstance(expected, FunctionType) and expected.__code__ is live.__code__:
-        words = ("__defaults__", "__kwdefaults__")
-        own, other = ([cell.cell_contents for cell in one.__closure__ or ()] for one in (expected, live))
-        return [("its values", own, other), *((word, getattr(expected, word), getattr(live, word)) for word in words)]
+        closures = [[cell.cell_contents for cell in function.__closure__ or ()] for function in (expected, live)]
+        defaults = paired_attributes(expected, live, "__defaults__", "__kwdefaults__")
+        return [("its values", closures[0], closures[1]), *defaults]
+    if isinstance(expected, partial):
+        return paired_attributes(expected, live, "func", "args", "keywords")
     if isinstance(expected, MethodType):
-        return [("__func__", expected.__func__, live.__func__), ("__self__", expected.__self__, live.__self__)]
+        return paired_attributes(expected, live, "__func__", "__self__")
     if isinstance(expected, list | tuple) and len(expected) == len(live):
-        return [(str(place), *pair) for place, pair in enumerate(zip(expected, live, strict=True))]
+        return [(str(index), *pair) for index, pair in enumerate(zip(expected, live, strict=True))]
     if isinstance(expected, dict) and expected.keys() == live.keys():
         return [(str(key), expected[key], live[key]) for key in expected]
-    if (
-        isinstance(expected, PLAIN)
-        or not (held := getattr(expected, "__dict__", None))
-        or held.keys() != vars(live).keys()
-    ):
+    members = getattr(expected, "__dict__", None)
+    if isinstance(expected, ATOMIC) or not members or members.keys() != vars(live).keys():
         return None
-    return [(name, value, vars(live)[name]) for name, value in held.items()]
+    return paired_attributes(expected, live, *members)
 
 
-def same(expected: Any, live: Any) -> bool:
+def paired_attributes(expected: Any, live: Any, *names: str) -> list[tuple[str, Any, Any]]:
+    return [(name, getattr(expected, name), getattr(live, name)) for name in names]
+
+
+def is_same(expected: Any, live: Any) -> bool:
+    """Whether two values without members are equal."""
     if isinstance(expected, Tensor) and isinstance(live, Tensor):
-        # A part that works out a tensor when it is built does so on the CPU: on the meta device it has no values.
+        # A part that computes a tensor when it is built does so on the CPU: on the meta device it has no values.
         assert not expected.is_meta
         return expected.shape == live.shape and torch.equal(expected.to(live.dtype), live.detach().cpu())
     if type(expected) is not type(live):
         # 1 and 1.0 mean the same size or share, True does not.
-        numbers = all(type(one) in (int, float) for one in (expected, live))
-        return numbers and expected == live
+        are_numbers = all(type(value) in (int, float) for value in (expected, live))
+        return are_numbers and expected == live
     return bool(expected == live)
 
 
-def expected_rows(expected: Table, live: Table) -> Tensor | None:
-    """What a table has worked out on its way: its own rows if the formula gives these, else what it gives."""
+def expected_rows(expected: PositionTable, live: PositionTable) -> Tensor | None:
+    """The rows that a table should have: its own if the formula gives the same, else those of the formula."""
     rows = live.rows
     if not isinstance(rows, Tensor):
         return None
-    again = expected.formula(torch.arange(len(rows), device=rows.device), dtype=rows.dtype)
+    computed = expected.formula(torch.arange(len(rows), device=rows.device), dtype=rows.dtype)
     # Another number of threads may round the last bit differently.
-    same_rows = again.shape == rows.shape and torch.allclose(again, rows, rtol=1e-5, atol=1e-6)
-    return rows if same_rows else again.cpu()
+    same_rows = computed.shape == rows.shape and torch.allclose(computed, rows, rtol=1e-5, atol=1e-6)
+    return rows if same_rows else computed.cpu()
 
 
 def attributes(module: nn.Module) -> dict[str, Any]:
-    """What a module holds beside parameters, buffers and parts."""
-    left_out = BOOKKEEPING | (OF_MODELS if hasattr(type(module), "kind") else set())
+    """The attributes of a module that are no parameters, buffers or modules."""
+    left_out = BOOKKEEPING | (OWN_FILES if hasattr(type(module), "kind") else set())
     return {name: value for name, value in vars(module).items() if name not in left_out}
 
 
 def unwrapped_class(module: nn.Module) -> type:
-    """The module's class; FSDP2 puts a class of its own over each module that it looks after."""
-    over = {cls for cls in type(module).__mro__ if cls.__name__ == "FSDPModule" and cls.__module__.startswith("torch.")}
-    return next(cls for cls in type(module).__mro__ if not any(issubclass(cls, one) for one in over))
+    """The module's class, without the one that FSDP2 puts over it."""
+    mro = type(module).__mro__
+    wrappers = tuple(cls for cls in mro if cls.__name__ == "FSDPModule" and cls.__module__.startswith("torch."))
+    return next(cls for cls in mro if not issubclass(cls, wrappers))
 
 
-def shared_names(model: nn.Module) -> dict[str, str]:
-    """Each parameter's name, with the first name that it has: where two are tied, they have one."""
+def tied_names(model: nn.Module) -> dict[str, str]:
+    """The name of each parameter, with the first name of the parameter it is tied to, or with its own."""
     first: dict[int, str] = {}
-    found = model.named_parameters(remove_duplicate=False)
-    return {name: first.setdefault(id(parameter), name) for name, parameter in found}
+    parameters = model.named_parameters(remove_duplicate=False)
+    return {name: first.setdefault(id(parameter), name) for name, parameter in parameters}
 
 
-def tied(name: str, first: str | None) -> str:
-    return "not there" if first is None else "a parameter of its own" if first == name else f"tied to {first}"
+def format_tie(name: str, first: str | None) -> str:
+    return MISSING if first is None else "untied" if first == name else f"tied to {first}"
 
 
-def joined(path: str, name: str) -> str:
+def join_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def spelled(value: Any, there: bool = True) -> str:
+def format_value(value: Any) -> str:
     """A value in a few words."""
-    if not there:
-        return "not there"
     if isinstance(value, Tensor):
-        return f"a tensor of shape {tuple(value.shape)}" + (
-            " with its values" if value.is_meta else f" ({value!r:.40})"
-        )
+        values = " with its values" if value.is_meta else f" ({value!r:.40})"
+        return f"a tensor of shape {tuple(value.shape)}{values}"
     if isinstance(value, nn.Module):
         return type(value).__name__
     name = getattr(value, "__name__", None)

@@ -1,48 +1,43 @@
 """An encoder: every token sees every other; for classification and for embeddings."""
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from transom.layers import Projection
-from transom.models import parts
+from transom.layers.positions import Vectors
+from transom.models import builders
 from transom.models.config import EncoderConfig
 from transom.models.model import Model
-from transom.models.places import allowed, check_real, places
 from transom.models.pooling import POOLINGS
+from transom.models.position_ids import Real, Tokens, attention_mask, check_real_mask, position_ids
 from transom.names import Misfit
 
 
 class Encoder(Model):
-    """Embedding, blocks, and for labels one affine map of the pooled vector (Vaswani et al. 2017, section 3.1)."""
+    """Embedding, blocks, and for labels an affine map of the pooled vector (Vaswani et al. 2017, section 3.1)."""
 
-    kind, settings = "encoder", EncoderConfig
+    kind, config_class = "encoder", EncoderConfig
     config: EncoderConfig  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
-        self.embedding = parts.embedding(config, config.vocabulary)
-        self.stack = parts.stack(config, config.layers)
+        self.embedding = builders.build_embedding(config, config.vocabulary)
+        self.stack = builders.build_stack(config, config.layers)
         self.head = Projection(config.d_model, len(config.labels)) if config.labels else None
-        self.start()
+        self.initialize()
 
-    def hidden(
-        self, tokens: Int[Tensor, "batch token"], real: Bool[Tensor, "batch token"] | None = None
-    ) -> Float[Tensor, "batch token d_model"]:
+    def hidden(self, tokens: Tokens, real: Real | None = None) -> Vectors:
         """A vector per token; `real` is True for real tokens, False for padding."""
-        check_real(tokens, real)
-        x = self.embedding(tokens, at=places(tokens, real))
-        return self.stack(x, allowed=allowed(real))
+        check_real_mask(tokens, real)
+        x = self.embedding(tokens, at=position_ids(tokens, real))
+        return self.stack(x, allowed=attention_mask(real))
 
-    def pooled(
-        self, tokens: Int[Tensor, "batch token"], real: Bool[Tensor, "batch token"] | None = None
-    ) -> Float[Tensor, "batch d_model"]:
+    def pool(self, tokens: Tokens, real: Real | None = None) -> Float[Tensor, "batch d_model"]:
         """One vector per sequence."""
         return POOLINGS[self.config.pooling](self.hidden(tokens, real), real)
 
-    def forward(
-        self, tokens: Int[Tensor, "batch token"], real: Bool[Tensor, "batch token"] | None = None
-    ) -> Float[Tensor, "batch labels"]:
+    def forward(self, tokens: Tokens, real: Real | None = None) -> Float[Tensor, "batch labels"]:
         """Logits of the labels."""
         if self.head is None:
-            raise Misfit("this encoder has no labels to tell apart; use hidden or pooled, or build it with labels")
-        return self.head(self.pooled(tokens, real))
+            raise Misfit("this encoder has no labels; use hidden or pool, or build it with labels")
+        return self.head(self.pool(tokens, real))

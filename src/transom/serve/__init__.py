@@ -1,1 +1,1 @@
-"""The local page: a gate before every route, one thread for the model, and plain files for the browser."""
+"""The local page: a guard before every route, one worker thread for the model, static files for the browser."""

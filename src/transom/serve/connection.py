@@ -1,35 +1,32 @@
-"""One client's connection: the deadline of each of its requests, and the answer to what is not HTTP."""
+"""One client's connection: a deadline for each request, and an answer to anything that is not HTTP."""
 
 import asyncio
 import sys
 from http import HTTPStatus
-from typing import Any
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from transom.serve import limits
-from transom.serve.gate import HEADERS, refusal_body, refusal_headers
 from transom.serve.limits import Refusal
+from transom.serve.request_guard import SECURITY_HEADERS, refusal_body, refusal_headers
 
 
-class Connection(H11Protocol):
-    """Hangs up on a client that is slow with a request, be it the first or a later one, or with taking its response.
+class RequestConnection(H11Protocol):
+    """Disconnects a client that is slow to send a request, the first or a later one, or to read its response.
 
-    The deadline runs from the first byte of a request until all of it is there, head and body; what the app then does
-    takes as long as it takes. Between requests there is a deadline of its own.
+    The deadline of a request runs from its first byte until head and body are complete; it does not cover the app's own
+    work. Between requests there is another deadline.
     """
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        self.counted: Any = None  # the last request whose head has come, and how many have
-        self.heads = 0
-        self.received = 0  # bytes since that last request
-        self.timed: tuple[int, bool] | None = (
-            None  # the request that `deadline` is for, and whether it has yet to begin
-        )
+        self.last_cycle: RequestResponseCycle | None = None  # the last request whose head is complete
+        self.complete_heads = 0
+        self.received = 0  # bytes of the current request
+        self.timed: tuple[int, bool] | None = None  # number of the request with a deadline, and whether it is idle
         self.deadline: asyncio.TimerHandle | None = None
-        self.stalled: asyncio.TimerHandle | None = None
+        self.stall_timer: asyncio.TimerHandle | None = None
         if len(self.connections) > limits.MOST_CONNECTIONS:
             self.refuse(limits.TOO_MANY_CONNECTIONS)
         else:
@@ -50,11 +47,11 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.cancel_deadline()
-        self.cancel_stalled()
+        self.cancel_stall_timer()
         super().connection_lost(exc)
 
     def set_deadline(self) -> None:
-        """Start the clock for a request that begins, keep it for one that goes on, stop it for one that is whole."""
+        """Start the deadline of a request that begins, keep that of one under way, cancel that of a complete one."""
         if self.transport.is_closing():
             self.wait_for_client()
             return
@@ -62,10 +59,10 @@ class Connection(H11Protocol):
         if state not in (h11.IDLE, h11.SEND_BODY):
             self.cancel_deadline()
             return
-        if self.cycle is not self.counted:
-            self.counted, self.heads = self.cycle, self.heads + 1
-        head = state is h11.IDLE
-        timed = (self.heads + head, head and not self.conn.trailing_data[0])
+        if self.cycle is not self.last_cycle:
+            self.last_cycle, self.complete_heads = self.cycle, self.complete_heads + 1
+        in_head = state is h11.IDLE
+        timed = (self.complete_heads + in_head, in_head and not self.conn.trailing_data[0])
         if timed == self.timed:
             return
         if self.timed is None or timed[0] != self.timed[0]:
@@ -79,18 +76,18 @@ class Connection(H11Protocol):
             self.deadline.cancel()
         self.timed = self.deadline = None
 
-    def set_stalled(self) -> None:
-        """Start the clock for a client that takes nothing of what it was sent."""
-        if self.stalled is None:
-            self.stalled = self.loop.call_later(limits.STALL_SECONDS, self.transport.abort)
+    def start_stall_timer(self) -> None:
+        """Disconnect a client that does not read its response for some time."""
+        if self.stall_timer is None:
+            self.stall_timer = self.loop.call_later(limits.STALL_SECONDS, self.transport.abort)
 
-    def cancel_stalled(self) -> None:
-        if self.stalled is not None:
-            self.stalled.cancel()
-        self.stalled = None
+    def cancel_stall_timer(self) -> None:
+        if self.stall_timer is not None:
+            self.stall_timer.cancel()
+        self.stall_timer = None
 
     def expire(self) -> None:
-        """End a request that is late; where none had begun, nothing is said."""
+        """Refuse a request that is late; without one, close the connection."""
         if self.timed is not None and self.timed[1]:
             self.transport.close()
             self.wait_for_client()
@@ -98,11 +95,11 @@ class Connection(H11Protocol):
             self.refuse(limits.TOO_SLOW)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Answer in place of the app, unless the request has been answered already, and hang up."""
+        """Answer in place of the app, unless the request is already answered, and disconnect."""
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.abort()
             return
-        if self.cycle is not None and not self.cycle.response_complete:  # what the app says now comes too late
+        if self.cycle is not None and not self.cycle.response_complete:  # the app's own response comes too late
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.write(response_bytes(refusal))
@@ -110,46 +107,46 @@ class Connection(H11Protocol):
         self.wait_for_client()
 
     def wait_for_client(self) -> None:
-        """A closed connection ends once its client has taken what it was sent, or after some time."""
+        """A closed connection ends once its client has read everything, or after some time."""
         self.cancel_deadline()
         if self.transport.get_write_buffer_size():
-            self.set_stalled()
+            self.start_stall_timer()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.set_stalled()
+        self.start_stall_timer()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if not self.transport.is_closing():
-            self.cancel_stalled()
+            self.cancel_stall_timer()
 
     def send_400_response(self, msg: str) -> None:
-        """Called while the error of the HTTP parser is handled: it says what is wrong, where it knows."""
+        """Called while an error of the HTTP parser is handled; the error may know the right status."""
         self.refuse(self.find_refusal(getattr(sys.exception(), "error_status_hint", 400)))
 
     def find_refusal(self, status: int) -> Refusal:
         if status == 501:
             return limits.UNKNOWN_ENCODING
         if status == 431 and self.conn.our_state is h11.IDLE:
-            line_ended = b"\n" in self.conn.trailing_data[0]
-            return limits.HEAD_TOO_LARGE if line_ended else limits.TARGET_TOO_LONG
+            has_request_line = b"\n" in self.conn.trailing_data[0]
+            return limits.HEAD_TOO_LARGE if has_request_line else limits.TARGET_TOO_LONG
         return limits.MALFORMED
 
     def shutdown(self) -> None:
-        """End what is idle or late at once, and let the app finish what it is about to answer."""
-        begun = self.conn.their_state is h11.SEND_BODY or (self.timed is not None and not self.timed[1])
+        """Close idle and incomplete requests at once, and let the app finish its answers."""
+        incomplete = self.conn.their_state is h11.SEND_BODY or (self.timed is not None and not self.timed[1])
         if self.transport.is_closing() or self.flow.write_paused:
             self.transport.abort()
-        elif begun:
+        elif incomplete:
             self.refuse(limits.SHUTTING_DOWN)
         else:
             super().shutdown()
 
 
 def response_bytes(refusal: Refusal) -> bytes:
-    """A whole response, the last of its connection."""
-    heads = refusal_headers(refusal) | HEADERS | {"Connection": "close"}
+    """A refusal as the last response of a connection."""
+    headers = refusal_headers(refusal) | SECURITY_HEADERS | {"Connection": "close"}
     lines = [f"HTTP/1.1 {refusal.status} {HTTPStatus(refusal.status).phrase}"]
-    lines += [f"{name}: {value}" for name, value in heads.items()]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode() + refusal_body(refusal)

@@ -1,4 +1,4 @@
-"""Every route of the page, in one table: what is asked, what is answered, and in a sentence what it is for."""
+"""The table of routes: path, handler, and a sentence on what each is for."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -6,39 +6,26 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from transom.serve import asking, comparing, learning, taken, tiles
-from transom.serve.cache import Answer, Cache, as_json
-from transom.serve.fields import (
-    AskBeside,
-    AskEffects,
-    AskFrames,
-    AskKnockOut,
-    AskPage,
-    AskPicture,
-    AskRun,
-    AskStrongest,
-    AskTile,
-    AskWeights,
-    from_body,
-    from_query,
-)
-from transom.serve.record import Head
-from transom.serve.studio import Run, Studio
-from transom.serve.work import Job, Worker, awaited, followed
+from transom.serve import lesson_data, map_tiles, offline_page, pictures, request_fields, run_queries
+from transom.serve.answer_cache import Answer, AnswerCache, as_answer
+from transom.serve.offline_answers import HeadIndex
+from transom.serve.request_fields import Fields, parse_body, parse_query
+from transom.serve.session import Session, SessionRun
+from transom.serve.worker import Event, Job, Result, Worker, await_job, job_progress
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+Json = dict[str, Any] | list[dict[str, Any]]
+
 
 @dataclass(frozen=True)
 class Route:
-    """A way in. `give` has the desk and the request, and gives an Answer, or events where it says so."""
+    """A path and the function that handles it: it returns an Answer, data for JSON, or events if `about` says so."""
 
     method: str
     path: str
-    give: Callable[["Desk", "Request"], Awaitable[Any]]
+    handle: Callable[["RequestContext", "Request"], Awaitable[Answer | Json | AsyncIterator[Event]]]
     about: str
 
     @property
@@ -46,205 +33,203 @@ class Route:
         return self.about.endswith("(events)")
 
 
-class Desk:
-    """Where requests are answered: the studio, the one worker, and the answers that are kept."""
+class RequestContext:
+    """What handlers work with: the session, the one worker, and the cached answers."""
 
-    def __init__(self, studio: Studio, worker: Worker | None = None, cache: Cache | None = None) -> None:
-        self.studio, self.worker, self.cache = studio, worker or Worker(), cache or Cache()
+    def __init__(self, session: Session, worker: Worker | None = None) -> None:
+        self.session, self.worker, self.cache = session, worker or Worker(), AnswerCache()
         self.closing = asyncio.Event()
-        studio.forgotten = self.cache.forget
+        session.on_forget = self.cache.forget_run
 
-    async def done(self, request: "Request", work: Callable[[Job], Any]) -> Any:
-        """What the worker makes of it; it stops when the client goes."""
-        return await awaited(self.worker.give(work), request.receive, self.closing)
+    async def compute(self, request: "Request", work: Callable[[Job[Result]], Result]) -> Result:
+        """Let the worker do it; it stops if the client disconnects."""
+        return await await_job(self.worker.submit(work), request.receive, self.closing)
 
-    async def kept(self, request: "Request", asked: tuple[Any, ...], work: Callable[[Job], Answer]) -> Answer:
-        """An answer that stays the same: from the cache, or worked out and kept."""
-        found = self.cache[asked]
-        return found if found is not None else self.cache.keep(asked, await self.done(request, work))
+    async def compute_once(self, request: "Request", work: Callable[[Job[Answer | Json]], Answer | Json]) -> Answer:
+        """An answer that stays the same: from the cache, or computed and kept."""
+        key = (request.path_params.get("run"), request.scope["path"], request.scope["query_string"])
+        answer = self.cache[key]
+        return answer if answer is not None else self.cache.keep(key, as_answer(await self.compute(request, work)))
 
-    async def told(self, job: Job, last: Callable[[Any], dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
-        """What a job tells on its way, and once it is ready what `last` makes of its result; it stops when nobody
-        listens any more."""
-        async with aclosing(followed(job, self.closing)) as told:
-            async for one in told:
-                yield one
+    async def job_events(self, job: Job[Result], last: Callable[[Result], Event]) -> AsyncIterator[Event]:
+        """The events of a job, and at its end the one that `last` makes of its result."""
+        async with aclosing(job_progress(job, self.closing)) as events:
+            async for event in events:
+                yield event
         if job.result.done():
             yield {"ready": True, **last(job.result.result())}
 
-    def run(self, request: "Request") -> Run:
-        return self.studio.run(request.path_params["run"])
+    def run(self, request: "Request") -> SessionRun:
+        return self.session.run(request.path_params["run"])
+
+    def attention_query(self, request: "Request", kind: type[Fields]) -> tuple[SessionRun, int, Fields]:
+        """The run and the attention that a path names, and the fields of the query."""
+        return self.run(request), request.path_params["attention"], query_fields(request, kind)
 
 
-async def state(desk: Desk, request: "Request") -> Answer:
-    return as_json(desk.studio.told())
+def query_fields(request: "Request", kind: type[Fields]) -> Fields:
+    return parse_query(kind, request.query_params.multi_items())
 
 
-async def start_run(desk: Desk, request: "Request") -> Answer:
-    asked = from_body(AskRun, await request.body())
-    run = await desk.done(request, lambda job: desk.studio.look(asked, lambda token: job.wanted()))
-    return as_json(run.told())
+async def state(context: RequestContext, request: "Request") -> Json:
+    return context.session.to_dict()
 
 
-async def writing(desk: Desk, request: "Request") -> AsyncIterator[dict[str, Any]]:
-    """The same as events: each token when the model has chosen it, and the run when all of it has been watched."""
-    asked = from_body(AskRun, await request.body())
-    job = desk.worker.give(lambda job: desk.studio.look(asked, job.tell))
-    return desk.told(job, lambda run: {"run": run.told()})
+async def start_run(context: RequestContext, request: "Request") -> Json:
+    fields = parse_body(request_fields.RunRequest, await request.body())
+    run = await context.compute(
+        request, lambda job: context.session.run_text(fields, lambda token: job.raise_if_cancelled())
+    )
+    return run.to_dict()
 
 
-async def one_run(desk: Desk, request: "Request") -> Answer:
-    run = desk.run(request)
-    return await desk.kept(request, (run.number, "told"), lambda job: as_json(run.told()))
+async def stream_run(context: RequestContext, request: "Request") -> AsyncIterator[Event]:
+    """The same as events: each token when the model has chosen it, and at the end the run."""
+    fields = parse_body(request_fields.RunRequest, await request.body())
+    job = context.worker.submit(lambda job: context.session.run_text(fields, job.report))
+    return context.job_events(job, lambda run: {"run": run.to_dict()})
 
 
-async def tile(desk: Desk, request: "Request") -> Answer:
-    run, index = desk.run(request), request.path_params["attention"]
-    asked = from_query(AskTile, request.query_params.multi_items())
-    other = desk.studio.run(asked.against) if asked.against else None
-    question = (run.number, "tile", index, msgspec.structs.astuple(asked))
-    return await desk.kept(request, question, lambda job: tiles.tile(run, index, asked, job, other))
+async def one_run(context: RequestContext, request: "Request") -> Answer:
+    run = context.run(request)
+    return await context.compute_once(request, lambda job: run.to_dict())
 
 
-async def overview(desk: Desk, request: "Request") -> AsyncIterator[dict[str, Any]]:
-    """How far the whole map of a head is worked out, as events, until it is ready."""
-    run, index = desk.run(request), request.path_params["attention"]
-    asked = from_query(AskTile, request.query_params.multi_items())
-    pyramid = run.pyramid(index, asked.head)
-    shape = {"top": pyramid.top, "sizes": pyramid.sizes, "floor": pyramid.floor_level}
-
-    def laid(job: Job) -> None:
-        job.tell({"share": 0.0, **shape})
-        pyramid.lay(lambda share: job.tell({"share": round(share, 4), **shape}))
-
-    return desk.told(desk.worker.give(laid), lambda _: {"share": 1.0, **shape})
+async def heads(context: RequestContext, request: "Request") -> Answer:
+    run = context.run(request)
+    return await context.compute_once(request, lambda job: run_queries.measure_heads(run, job))
 
 
-async def weights(desk: Desk, request: "Request") -> Answer:
-    run, index = desk.run(request), request.path_params["attention"]
-    asked = from_query(AskWeights, request.query_params.multi_items())
-    return as_json(await desk.done(request, lambda job: tiles.weights(run, index, asked)))
+async def stream_heads(context: RequestContext, request: "Request") -> AsyncIterator[Event]:
+    """The progress of measuring the heads, until the answer of `heads` is in the cache."""
+    run = context.run(request)
+    key = (run.number, request.scope["path"].replace("measuring", "heads"), b"")
+    cached = context.cache[key]
+    job = context.worker.submit(lambda job: cached or as_answer(run_queries.measure_heads(run, job)))
 
-
-async def strongest(desk: Desk, request: "Request") -> Answer:
-    run, index = desk.run(request), request.path_params["attention"]
-    asked = from_query(AskStrongest, request.query_params.multi_items())
-    question = (run.number, "strongest", index, msgspec.structs.astuple(asked))
-    return await desk.kept(request, question, lambda job: as_json(asking.strongest(run, index, asked, job)))
-
-
-async def heads(desk: Desk, request: "Request") -> Answer:
-    run = desk.run(request)
-    return await desk.kept(request, (run.number, "heads"), lambda job: as_json(asking.heads(run, job)))
-
-
-async def measuring(desk: Desk, request: "Request") -> AsyncIterator[dict[str, Any]]:
-    """How far the heads are measured, as events, until `heads` has its answer at hand."""
-    run = desk.run(request)
-    question = (run.number, "heads")
-    found = desk.cache[question]
-    job = desk.worker.give(lambda job: found or as_json(asking.heads(run, job)))
-
-    def kept(answer: Answer) -> dict[str, Any]:
-        desk.cache.keep(question, answer)
+    def keep_answer(answer: Answer) -> Event:
+        context.cache.keep(key, answer)
         return {}
 
-    return desk.told(job, kept)
+    return context.job_events(job, keep_answer)
 
 
-async def picture(desk: Desk, request: "Request") -> Answer:
-    run, index = desk.run(request), request.path_params["attention"]
-    asked = from_query(AskPicture, request.query_params.multi_items())
-    view = request.path_params["view"]
-    question = (run.number, "picture", view, index, msgspec.structs.astuple(asked))
-    return await desk.kept(request, question, lambda job: asking.picture(desk.studio, run, index, view, asked))
+async def first_head(context: RequestContext, request: "Request") -> Answer:
+    run = context.run(request)
+    return await context.compute_once(request, lambda job: run_queries.first_head(run, job))
 
 
-async def knock_out(desk: Desk, request: "Request") -> Answer:
-    asked = from_body(AskKnockOut, await request.body())
-    run = desk.run(request)
-    return as_json(await desk.done(request, lambda job: comparing.knocked_out(run, asked)))
+async def knock_out_edges(context: RequestContext, request: "Request") -> Json:
+    run, fields = context.run(request), parse_body(request_fields.KnockOutRequest, await request.body())
+    return await context.compute(request, lambda job: run_queries.knock_out_run(run, fields))
 
 
-async def beside(desk: Desk, request: "Request") -> Answer:
-    asked = from_query(AskBeside, request.query_params.multi_items())
-    run, other = desk.run(request), desk.studio.run(asked.other)
-    return as_json(await desk.done(request, lambda job: comparing.beside(run, other)))
+async def compare(context: RequestContext, request: "Request") -> Json:
+    run, fields = context.run(request), query_fields(request, request_fields.CompareRequest)
+    other = context.session.run(fields.other)
+    return await context.compute(request, lambda job: run_queries.compare_runs(run, other))
 
 
-async def effects(desk: Desk, request: "Request") -> Answer:
-    run, index = desk.run(request), request.path_params["attention"]
-    asked = from_query(AskEffects, request.query_params.multi_items())
-    question = (run.number, "effects", index, msgspec.structs.astuple(asked))
-    return await desk.kept(request, question, lambda job: as_json(asking.effects(run, index, asked, job)))
+async def download_page(context: RequestContext, request: "Request") -> Answer:
+    run, fields = context.run(request), query_fields(request, request_fields.PageRequest)
+    head = HeadIndex(fields.attention, fields.head)
+    page = await context.compute(request, lambda job: offline_page.build_page(context.session, run, head, job))
+    return Answer.download(page.html.encode(), f"run-{run.number}.html", pictures.TYPES["html"])
 
 
-async def telling(desk: Desk, request: "Request") -> Answer:
-    run = desk.run(request)
-    return await desk.kept(request, (run.number, "telling"), lambda job: as_json(asking.telling(run, job)))
+async def download_trace(context: RequestContext, request: "Request") -> Answer:
+    run = context.run(request)
+    body = await context.compute(request, lambda job: run_queries.trace_bytes(run))
+    return Answer.download(body, f"run-{run.number}.safetensors")
 
 
-async def page(desk: Desk, request: "Request") -> Answer:
-    asked = from_query(AskPage, request.query_params.multi_items())
-    run, head = desk.run(request), Head(asked.attention, asked.head)
-    made = await desk.done(request, lambda job: taken.page(desk.studio, run, head, job).html.encode())
-    heads = {"Content-Disposition": f'attachment; filename="run-{run.number}.html"'}
-    return Answer(made, asking.KINDS["html"], heads)
+async def stream_map(context: RequestContext, request: "Request") -> AsyncIterator[Event]:
+    """The progress of computing the whole map of a head."""
+    run, index, fields = context.attention_query(request, request_fields.TileRequest)
+    pyramid = run.pyramid(index, fields.head)
+    shape = {"top": pyramid.top, "sizes": pyramid.sizes, "floor": pyramid.base_level}
+
+    def build_map(job: Job[None]) -> None:
+        job.report({"share": 0.0, **shape})
+        pyramid.build_base(lambda share: job.report({"share": round(share, 4), **shape}))
+
+    return context.job_events(context.worker.submit(build_map), lambda _: {"share": 1.0, **shape})
 
 
-async def trace_file(desk: Desk, request: "Request") -> Answer:
-    run = desk.run(request)
-    body = await desk.done(request, lambda job: asking.on_file(run))
-    return Answer(body, headers={"Content-Disposition": f'attachment; filename="run-{run.number}.safetensors"'})
+async def tile(context: RequestContext, request: "Request") -> Answer:
+    run, index, fields = context.attention_query(request, request_fields.TileRequest)
+    other = context.session.run(fields.against) if fields.against else None
+    return await context.compute_once(request, lambda job: map_tiles.map_tile(run, index, fields, job, other))
 
 
-async def glossary(desk: Desk, request: "Request") -> Answer:
-    return as_json(learning.glossary())
+async def weights(context: RequestContext, request: "Request") -> Json:
+    run, index, fields = context.attention_query(request, request_fields.WeightsRequest)
+    return await context.compute(request, lambda job: map_tiles.weight_block(run, index, fields))
 
 
-async def lessons(desk: Desk, request: "Request") -> Answer:
-    return as_json(await desk.done(request, lambda job: learning.lesson_list(desk.studio.lesson)))
+async def strongest(context: RequestContext, request: "Request") -> Answer:
+    run, index, fields = context.attention_query(request, request_fields.TopEdgesRequest)
+    return await context.compute_once(request, lambda job: run_queries.strongest_edges(run, index, fields, job))
 
 
-async def one_lesson(desk: Desk, request: "Request") -> Answer:
-    number = request.path_params["number"]
-    return await desk.kept(
-        request, ("lesson", number), lambda job: as_json(learning.lesson(number, desk.studio.lesson))
-    )
+async def effects(context: RequestContext, request: "Request") -> Answer:
+    run, index, fields = context.attention_query(request, request_fields.EffectsRequest)
+    return await context.compute_once(request, lambda job: run_queries.edge_effects(run, index, fields, job))
 
 
-async def replay(desk: Desk, request: "Request") -> Answer:
-    return as_json(learning.replay(desk.studio.replay))
+async def picture(context: RequestContext, request: "Request") -> Answer:
+    run, index, fields = context.attention_query(request, request_fields.PictureRequest)
+    draw = (context.session, run, index, request.path_params["view"], fields)
+    return await context.compute_once(request, lambda job: pictures.picture_file(*draw))
 
 
-async def replayed(desk: Desk, request: "Request") -> Answer:
-    asked = from_query(AskFrames, request.query_params.multi_items())
-    return as_json(await desk.done(request, lambda job: learning.frames(desk.studio.replay, asked.name, asked.head)))
+async def glossary(context: RequestContext, request: "Request") -> Json:
+    from transom.lessons.glossary import GLOSSARY
+
+    return GLOSSARY
+
+
+async def lessons(context: RequestContext, request: "Request") -> Json:
+    return await context.compute(request, lambda job: lesson_data.lesson_titles(context.session.lesson))
+
+
+async def one_lesson(context: RequestContext, request: "Request") -> Answer:
+    number, own = request.path_params["number"], context.session.lesson
+    return await context.compute_once(request, lambda job: lesson_data.lesson_to_dict(number, own))
+
+
+async def replay(context: RequestContext, request: "Request") -> Json:
+    return lesson_data.replay_info(context.session.replay)
+
+
+async def frames(context: RequestContext, request: "Request") -> Json:
+    fields = query_fields(request, request_fields.FramesRequest)
+    return await context.compute(request, lambda job: lesson_data.replay_frames(context.session.replay, fields))
 
 
 RUN = "/api/runs/{run}"
-ONE = RUN + "/{attention:int}"
+ATTENTION = RUN + "/{attention:int}"
 ROUTES = (
-    Route("GET", "/api/glossary", glossary, "the words of attention in plain words"),
+    Route("GET", "/api/glossary", glossary, "the words of attention, explained"),
     Route("GET", "/api/lessons", lessons, "the lessons by number"),
     Route("GET", "/api/lessons/{number:int}", one_lesson, "a lesson page by page, with every step as a picture"),
-    Route("GET", "/api/replay", replay, "what was recorded of a training: words, heads, updates, the loss"),
-    Route("GET", "/api/replay/frames", replayed, "one head's weights at every recorded update"),
-    Route("GET", "/api/state", state, "what is open: the model, and the runs so far"),
-    Route("POST", "/api/runs", start_run, "a text through the model; answers with the run"),
-    Route("POST", "/api/writing", writing, "the same, token by token while it is written, and then the run (events)"),
-    Route("GET", RUN, one_run, "one run: its words, what was likely, and its attentions"),
+    Route("GET", "/api/replay", replay, "what was recorded of a training: tokens, heads, updates, the loss"),
+    Route("GET", "/api/replay/frames", frames, "the weights of one head at every recorded update"),
+    Route("GET", "/api/state", state, "what is open: the models, and the runs so far"),
+    Route("POST", "/api/runs", start_run, "run a text through a model; answers with the run"),
+    Route("POST", "/api/writing", stream_run, "the same, token by token while the model writes, then the run (events)"),
+    Route("GET", RUN, one_run, "one run: its tokens, predictions and attentions"),
     Route("GET", RUN + "/heads", heads, "every head with its measures"),
-    Route("GET", RUN + "/measuring", measuring, "how far its heads are measured (events)"),
-    Route("GET", RUN + "/telling", telling, "the head to look at first, by the rule of transom see"),
-    Route("POST", RUN + "/knock_out", knock_out, "the run again without some arrows or heads, and what changed"),
-    Route("GET", RUN + "/beside", beside, "what came out of this run and of another one, row by row"),
-    Route("GET", RUN + "/page", page, "the run as a page in one file, with a head open, to keep or to send (HTML)"),
-    Route("GET", RUN + "/trace", trace_file, "the run as one safetensors file, to keep or to send"),
-    Route("GET", ONE + "/overview", overview, "how far a head's whole map is worked out (events)"),
-    Route("GET", ONE + "/tile", tile, "a tile of a head's map at some zoom (bytes)"),
-    Route("GET", ONE + "/weights", weights, "up to 64 × 64 single weights and scores, with their words"),
-    Route("GET", ONE + "/strongest", strongest, "the strongest arrows of a head"),
-    Route("GET", ONE + "/effects", effects, "the strongest arrows of a row: weight, norm, share and effect"),
-    Route("GET", ONE + "/picture/{view}", picture, "a view of a head: JSON, SVG, HTML, PNG, PDF, text"),
+    Route("GET", RUN + "/measuring", stream_heads, "the progress of measuring its heads (events)"),
+    Route("GET", RUN + "/telling", first_head, "the head to show first, chosen as in transom see"),
+    Route("POST", RUN + "/knock_out", knock_out_edges, "the run again without some edges or heads, and what changed"),
+    Route("GET", RUN + "/beside", compare, "the outputs of this run and of another one, row by row"),
+    Route("GET", RUN + "/page", download_page, "the run as a page in one file, with one head open (HTML)"),
+    Route("GET", RUN + "/trace", download_trace, "the run as one safetensors file"),
+    Route("GET", ATTENTION + "/overview", stream_map, "the progress of computing a head's whole map (events)"),
+    Route("GET", ATTENTION + "/tile", tile, "a tile of a head's map at some zoom (bytes)"),
+    Route("GET", ATTENTION + "/weights", weights, "up to 64 × 64 single weights and scores, with their tokens"),
+    Route("GET", ATTENTION + "/strongest", strongest, "the strongest edges of a head"),
+    Route("GET", ATTENTION + "/effects", effects, "the strongest edges of a row: weight, norm, share and effect"),
+    Route("GET", ATTENTION + "/picture/{view}", picture, "a view of a head: JSON, SVG, HTML, PNG, PDF, text"),
 )

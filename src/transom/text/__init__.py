@@ -1,9 +1,12 @@
-"""Text: tokenizers, corpora, batches and word vectors; what comes from outside is checked before it is believed."""
+"""Text: tokenizers, corpora, batches and word vectors; every file is checked before it is used."""
 
-from transom.files.outside import Limits
-from transom.text.batches import Fitting, batches, block_count, block_starts, fitting, padded
+from transom.files.untrusted_files import Limits
+from transom.text.batches import LengthFilter, Ragged, batches, block_count, block_starts, filter_by_length, pad_rows
 from transom.text.corpora import (
     FORMATS,
+    Labelled,
+    Line,
+    Pair,
     read_document,
     read_jsonl,
     read_labelled,
@@ -11,21 +14,17 @@ from transom.text.corpora import (
     read_parallel,
     read_tsv,
 )
-from transom.text.examples import Labelled, Line, Pair
-from transom.text.held_out import split
-from transom.text.kinds import KINDS
-from transom.text.ragged import Ragged
-from transom.text.tokenizer import Tokenizer
-from transom.text.vector_files import VECTOR_FORMATS
-from transom.text.vectors import Coverage, WordVectors, word_vectors
+from transom.text.holdout_split import split_examples
+from transom.text.tokenizer import KINDS, Tokenizer
+from transom.text.word_vectors import VECTOR_FORMATS, Coverage, WordVectors, word_vectors
 
 __all__ = [
     "FORMATS",
     "KINDS",
     "VECTOR_FORMATS",
     "Coverage",
-    "Fitting",
     "Labelled",
+    "LengthFilter",
     "Limits",
     "Line",
     "Pair",
@@ -35,14 +34,14 @@ __all__ = [
     "batches",
     "block_count",
     "block_starts",
-    "fitting",
-    "padded",
+    "filter_by_length",
+    "pad_rows",
     "read_document",
     "read_jsonl",
     "read_labelled",
     "read_lines",
     "read_parallel",
     "read_tsv",
-    "split",
+    "split_examples",
     "word_vectors",
 ]

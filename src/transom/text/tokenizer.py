@@ -1,31 +1,72 @@
-"""Text to tokens and back, by the `tokenizers` library."""
+"""Tokenizers: bytes (BPE), words and characters, trained, saved and loaded."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Engine
-from tokenizers import decoders, normalizers
 
-from transom.files.documents import Malformed, decode_json
-from transom.files.durable import write_file
-from transom.files.outside import Limits, decoded, whole
-from transom.files.strict import chosen
+from transom.files.atomic_files import write_file
+from transom.files.strict_settings import check_choice, parse_json_object
+from transom.files.untrusted_files import Limits, decode_utf8, read_bytes
 from transom.names import Misfit
-from transom.text.kinds import KINDS, SPECIAL
 
-LARGEST = Limits(document=2**26)  # bytes of a tokenizer.json; those of 250,000 tokens have about half of it
-# The sign that byte-level BPE writes for each byte: itself where it can be seen, one from 256 on where it cannot.
-SEEN = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-BYTES = {chr(byte): byte for byte in SEEN} | {
-    chr(256 + place): byte for place, byte in enumerate(sorted(set(range(256)) - set(SEEN)))
+SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
+# English contractions are split as in the Penn Treebank (do n't, it 's), as word vectors have them.
+WORD = Regex(r"(?i)\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|m|d)\b|\w+|[^\w\s]")
+CHARACTER = Regex(r"[\s\S]")
+
+
+class TokenizerKind(NamedTuple):
+    """How to build and train a tokenizer, and the smallest vocabulary it can have."""
+
+    build_engine: Callable[[], Engine]
+    trainer: Callable[..., trainers.Trainer]
+    smallest: int
+
+
+def build_bpe_engine() -> Engine:
+    """Byte-level BPE (Radford et al. 2019, section 2.2): a text is a sequence of bytes, so nothing is unknown."""
+    engine = Engine(models.BPE())
+    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # pyright: ignore[reportAttributeAccessIssue]
+    engine.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
+    return engine
+
+
+def build_list_engine(token: Regex, decoder: object | None) -> Engine:
+    """Tokens are found by a regular expression and looked up in a list; one that is not listed is unknown."""
+    engine = Engine(models.WordLevel(unk_token="<unk>"))
+    engine.pre_tokenizer = pre_tokenizers.Split(token, "removed", invert=True)  # pyright: ignore[reportAttributeAccessIssue]
+    if decoder is not None:
+        engine.decoder = decoder  # pyright: ignore[reportAttributeAccessIssue]
+    return engine
+
+
+ALL_BYTES = pre_tokenizers.ByteLevel.alphabet()
+KINDS = {
+    "bpe": TokenizerKind(
+        build_bpe_engine, partial(trainers.BpeTrainer, initial_alphabet=ALL_BYTES), len(SPECIAL) + len(ALL_BYTES)
+    ),
+    "words": TokenizerKind(partial(build_list_engine, WORD, None), trainers.WordLevelTrainer, len(SPECIAL) + 1),
+    "characters": TokenizerKind(
+        partial(build_list_engine, CHARACTER, decoders.Fuse()), trainers.WordLevelTrainer, len(SPECIAL) + 1
+    ),
+}
+LARGEST = Limits(document=2**26)  # bytes of a tokenizer.json; one of 250,000 tokens has about half as many
+# Byte-level BPE writes each byte as a character: a visible byte as itself, any other as one from 256 on.
+VISIBLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+BYTES = {chr(byte): byte for byte in VISIBLE} | {
+    chr(256 + i): byte for i, byte in enumerate(sorted(set(range(256)) - set(VISIBLE)))
 }
 
 
 class Tokenizer:
-    """A vocabulary, and the rule that cuts a text into it.
+    """A vocabulary, and the rule that splits a text into its tokens.
 
-    A text is never read as a special token: `<s>` in it is three signs like any others.
+    A text is never read as a special token: `<s>` in it is three ordinary characters.
     """
 
     def __init__(self, engine: Engine, where: str = "the tokenizer") -> None:
@@ -33,47 +74,44 @@ class Tokenizer:
         engine.no_truncation()
         engine.encode_special_tokens = True
         self.engine, self.size = engine, engine.get_vocab_size()
-        self.padding, self.start, self.end, self.unknown = (special_token(engine, token, where) for token in SPECIAL)
+        self.padding, self.start, self.end, self.unknown = (find_special(engine, token, where) for token in SPECIAL)
         self.special = frozenset((self.padding, self.start, self.end, self.unknown))
-        self.tokens = listed(engine, where)
+        self.tokens = list_tokens(engine, where)
 
     @classmethod
     def train(cls, kind: str, texts: Iterable[str], vocabulary: int, lowercase: bool = False) -> "Tokenizer":
-        """A tokenizer of some kind (see `KINDS`) with the most useful `vocabulary` tokens of these texts, or fewer.
-
-        The same texts give the same tokenizer.
-        """
-        chosen("kind", kind, KINDS)
+        """A tokenizer of a kind in `KINDS` with at most `vocabulary` tokens; the same texts give the same tokenizer."""
+        check_choice("kind", kind, KINDS)
         smallest = KINDS[kind].smallest
         if vocabulary < smallest:
-            raise Misfit(
-                f"a vocabulary of {kind} needs {smallest} tokens or more, but got {vocabulary}; give a larger number"
-            )
-        engine = KINDS[kind].engine()
+            raise Misfit(f"a vocabulary of {kind} needs {smallest} tokens, but got {vocabulary}; give a larger number")
+        engine = KINDS[kind].build_engine()
         if lowercase:
             engine.normalizer = normalizers.Lowercase()  # pyright: ignore[reportAttributeAccessIssue]
-        # An error inside the texts comes out of the library as it went in, so nothing is caught here.
-        engine.train_from_iterator(some(texts), trainer=KINDS[kind].trainer(vocabulary))
+        # The library passes on an error that the iterator raises, so nothing is caught here.
+        trainer = KINDS[kind].trainer(vocab_size=vocabulary, special_tokens=SPECIAL, show_progress=False)
+        engine.train_from_iterator(check_texts(texts), trainer=trainer)
         return cls(engine)
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":
-        """A tokenizer from a tokenizer.json, Transom's own or another's that has the four special tokens."""
-        content = decoded(path, whole(path, LARGEST, "name a tokenizer.json"))
-        check_object(path, content)
-        with complaining(f"{path} should describe a tokenizer, but it does not", "take another copy"):
+        """A tokenizer from a tokenizer.json, written by Transom or any other that has the four special tokens."""
+        content = decode_utf8(path, read_bytes(path, LARGEST, "name a tokenizer.json"))
+        if "model" not in parse_json_object(content.encode(), str(path), LARGEST.document):
+            raise Misfit(f"{path} should describe a tokenizer, but it has no model; name a tokenizer.json")
+        with library_errors(f"{path} should describe a tokenizer, but it does not", "take another copy"):
             engine = Engine.from_str(content)
-        if getattr(engine.model, "dropout", None) is not None:  # it would cut the same text differently each time
+        if getattr(engine.model, "dropout", None) is not None:  # it would split the same text differently each time
             engine.model.dropout = None
         return cls(engine, str(path))
 
     def save(self, path: Path | str) -> None:
-        """Write it as a tokenizer.json, under a temporary name first."""
+        """Write it as a tokenizer.json, atomically."""
         write_file(Path(path), self.engine.to_str(pretty=True).encode("utf-8"))
 
     @property
     def lowercase(self) -> bool:
-        """Whether it knows small letters only, so that what it writes has no others."""
+        """Whether all text is lowercased, so that decoded text has no capitals."""
         return isinstance(self.engine.normalizer, normalizers.Lowercase)
 
     def encode(self, text: str) -> list[int]:
@@ -85,78 +123,77 @@ class Tokenizer:
         check_many(texts)
         for text in texts:
             check_text(text)
-        with complaining("the tokenizer cannot read a text", "train another one, or mend its file"):
-            return [found.ids for found in self.engine.encode_batch_fast(list(texts), add_special_tokens=False)]
+        with library_errors("the tokenizer cannot read a text", "train another one, or correct its file"):
+            return [encoding.ids for encoding in self.engine.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def unknown_words(self, text: str) -> list[str]:
-        """The pieces of a text that are in no token of the vocabulary, and are read as the unknown one."""
+        """The parts of a text that are not in the vocabulary, and are read as the unknown token."""
         if self.unknown not in self.encode(text):
             return []
-        found = self.engine.encode(text, add_special_tokens=False)
-        return [text[slice(*place)] for one, place in zip(found.ids, found.offsets, strict=True) if one == self.unknown]
+        encoding = self.engine.encode(text, add_special_tokens=False)
+        spans = zip(encoding.ids, encoding.offsets, strict=True)
+        return [text[start:end] for token, (start, end) in spans if token == self.unknown]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text that tokens stand for; special ones are left out."""
+        """The text of some tokens; special ones are left out."""
         self.check_ids(ids)
-        with complaining("the tokenizer cannot write these tokens", "train another one, or mend its file"):
+        with library_errors("the tokenizer cannot write these tokens", "train another one, or correct its file"):
             return self.engine.decode([token for token in ids if token not in self.special], skip_special_tokens=True)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """What each token stands for, to be shown: bytes that are no whole letter come as \\xe2."""
+        """Each token as text to show; bytes that are not a whole character come as \\xe2."""
         self.check_ids(ids)
         by_byte = isinstance(self.engine.decoder, decoders.ByteLevel)
         return [
-            of_bytes(self.tokens[token]) if by_byte and token not in self.special else self.tokens[token]
+            decode_bytes(self.tokens[token]) if by_byte and token not in self.special else self.tokens[token]
             for token in ids
         ]
 
     def check_ids(self, ids: Sequence[int]) -> None:
-        # The library would leave out a token that it does not know.
+        # The library would silently leave out a token that it does not know.
         if len(ids) and not 0 <= min(ids) <= max(ids) < self.size:
-            raise Misfit(
-                f"the tokenizer knows tokens 0 to {self.size - 1}, but tokens {min(ids)} to {max(ids)} came;"
-                " use the model it was saved with"
-            )
+            tokens = f"the tokenizer has tokens 0 to {self.size - 1}, but got {min(ids)} to {max(ids)}"
+            raise Misfit(f"{tokens}; use the model it was saved with")
 
     def __repr__(self) -> str:
         return f"Tokenizer({type(self.engine.model).__name__}, size={self.size})"
 
 
 @contextmanager
-def complaining(what: str, way_out: str) -> Iterator[None]:
-    """Whatever the library makes of rules from outside as a Misfit.
+def library_errors(expected: str, way_out: str) -> Iterator[None]:
+    """Any error of the `tokenizers` library as a Misfit.
 
-    It raises bare Exceptions; where it panics, that is a BaseException without a public name.
+    It raises bare Exceptions; a panic is a BaseException without a public name.
     """
     try:
         yield
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise Misfit(f"{what}: {error}; {way_out}") from error
+        raise Misfit(f"{expected}: {error}; {way_out}") from error
 
 
-def some(texts: Iterable[str]) -> Iterator[str]:
-    """The texts, each seen to be one, and at least one of them with something in it."""
+def check_texts(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, each checked; at least one must not be blank."""
     check_many(texts)
-    anything = False
+    blank = True
     for text in texts:
         check_text(text)
-        anything = anything or bool(text.strip())
+        blank = blank and not text.strip()
         yield text
-    if not anything:
-        raise Misfit("a tokenizer is trained on texts, but there was nothing in them; check the corpus")
+    if blank:
+        raise Misfit("a tokenizer is trained on texts, but these are empty; check the corpus")
 
 
 def check_many(texts: Iterable[str]) -> None:
     if isinstance(texts, str):
-        raise Misfit("texts must be many, but one string came; put it into a list")
+        raise Misfit("texts must be a list, but got one string; put it into a list")
 
 
 def check_text(text: str) -> None:
-    """A text is a string that can be written down."""
+    """A text is a string that can be encoded."""
     if not isinstance(text, str):
-        raise Misfit(f"a text must be a string, but a {type(text).__name__} came; read the file's text first")
+        raise Misfit(f"a text must be a string, but got a {type(text).__name__}; read the file's text first")
     if not text.isascii():
         try:
             text.encode("utf-8")
@@ -167,39 +204,25 @@ def check_text(text: str) -> None:
             ) from error
 
 
-def check_object(path: Path | str, content: str) -> None:
-    """A tokenizer.json is one JSON object that has a model."""
-    try:
-        found = decode_json(content, most=LARGEST.document)
-    except Malformed as error:
-        raise Misfit(f"{path} should be JSON, but it cannot be read: {error}; take another copy") from error
-    if not isinstance(found, dict) or "model" not in found:
-        raise Misfit(f"{path} should describe a tokenizer, but it has no model; name a tokenizer.json")
+def find_special(engine: Engine, token: str, where: str) -> int:
+    token_id = engine.token_to_id(token)
+    if token_id is None:
+        raise Misfit(f"{where} must have {', '.join(SPECIAL)}, but {token} is missing; add it, or train a tokenizer")
+    return token_id
 
 
-def special_token(engine: Engine, token: str, where: str) -> int:
-    found = engine.token_to_id(token)
-    if found is None:
+def list_tokens(engine: Engine, where: str) -> list[str]:
+    """The tokens in the order of their ids, which must have no gaps."""
+    tokens = sorted((token_id, token) for token, token_id in engine.get_vocab().items())
+    if [token_id for token_id, _ in tokens] != list(range(len(tokens))):
         raise Misfit(
-            f"{where} must have the tokens {', '.join(SPECIAL)}, but {token} is missing;"
-            " add it to the file, or train a tokenizer"
-        )
-    return found
-
-
-def listed(engine: Engine, where: str) -> list[str]:
-    """The tokens in the order of their ids, which have no gaps."""
-    tokens = sorted((place, token) for token, place in engine.get_vocab().items())
-    if [place for place, _ in tokens] != list(range(len(tokens))):
-        raise Misfit(
-            f"{where} must number its {len(tokens)} tokens from 0 without gaps, but the last one is {tokens[-1][0]};"
-            " number them anew"
+            f"{where} must number {len(tokens)} tokens without gaps, but the last is {tokens[-1][0]}; renumber"
         )
     return [token for _, token in tokens]
 
 
-def of_bytes(token: str) -> str:
+def decode_bytes(token: str) -> str:
     """The text of a byte-level token."""
     if not set(token) <= BYTES.keys():  # an added token is written as it is
         return token
-    return bytes(BYTES[sign] for sign in token).decode("utf-8", errors="backslashreplace")
+    return bytes(BYTES[character] for character in token).decode("utf-8", errors="backslashreplace")

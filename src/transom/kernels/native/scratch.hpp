@@ -10,28 +10,28 @@ class Scratch {
   public:
     ~Scratch() { free(memory); }
 
-    // Begin again with room for this many floats in all; what was handed out before is void.
-    void begin(size_t floats) {
+    // Start again with room for this many floats in all; everything taken before becomes invalid.
+    void reserve(size_t floats) {
         used = 0;
-        if (floats <= size) return;
+        if (floats <= capacity) return;
         free(memory);
         memory = nullptr;
-        size = 0;
+        capacity = 0;
         if (posix_memalign((void**)&memory, 64, floats * sizeof(float))) throw std::bad_alloc();
-        size = floats;
+        capacity = floats;
     }
 
     float* take(size_t floats) {
-        float* found = memory + used;
+        float* taken = memory + used;
         used += padded(floats);
-        return found;
+        return taken;
     }
 
     static size_t padded(size_t floats) { return (floats + 15) / 16 * 16; }
 
   private:
     float* memory = nullptr;
-    size_t size = 0, used = 0;
+    size_t capacity = 0, used = 0;
 };
 
 inline Scratch& scratch() {

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from transom.files.strict import chosen
+from transom.files.strict_settings import check_choice
 
 HERE = Path(__file__).parent
 EMBEDDED = {"en-fr": "English to French"}
 
 
-def embedded(name: str = "en-fr") -> Path:
+def embedded_folder(name: str = "en-fr") -> Path:
     """The folder of a model that comes with Transom; see EMBEDDED."""
-    chosen("the embedded model", name, EMBEDDED)
+    check_choice("the embedded model", name, EMBEDDED)
     return HERE / name

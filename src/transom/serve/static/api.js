@@ -1,80 +1,107 @@
-// Asking the server, or the page itself where it was taken away: JSON, tiles and progress. An error is its one line.
+// Requests to the server, or to the page itself where it is an offline copy: JSON, tiles, events and files.
 
-import { answer, taken } from "./taken.js";
+import { isOffline, offlineResponse } from "./offline.js";
 
-const fetched = taken ? answer : (path, options) => fetch(path, options);
+const MOST_TRIES = 20; // of a server that says it is busy
+const JSON_BODY = { "Content-Type": "application/json" };
 
-async function checked(response) {
+const request = isOffline ? offlineResponse : (path, options) => fetch(path, options);
+
+// A response that is not an error; the message of an error is one line.
+async function requireOk(response) {
   if (response.ok) return response;
-  const said = response.headers.get("Content-Type")?.startsWith("application/json") ? (await response.json()).error : await response.text();
-  throw new Error(said || `the server answered ${response.status}`);
+  const isJson = response.headers.get("Content-Type")?.startsWith("application/json");
+  const message = isJson ? (await response.json()).error : await response.text();
+  throw new Error(message || `the server answered ${response.status}`);
 }
 
-const query = (fields) => new URLSearchParams(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined)).toString();
-
-export const address = (path, fields = {}) => (query(fields) ? `${path}?${query(fields)}` : path);
+// A path with those fields that have a value.
+export function address(path, fields = {}) {
+  const given = Object.entries(fields).filter(([, value]) => value !== null && value !== undefined);
+  return given.length ? `${path}?${new URLSearchParams(given)}` : path;
+}
 
 export async function get(path, fields = {}, signal = undefined) {
-  return (await checked(await fetched(address(path, fields), { signal }))).json();
+  return (await requireOk(await request(address(path, fields), { signal }))).json();
+}
+
+export async function getText(path, fields = {}) {
+  return (await requireOk(await request(address(path, fields)))).text();
 }
 
 export async function post(path, body) {
-  const heads = { "Content-Type": "application/json" };
-  return (await checked(await fetched(path, { method: "POST", headers: heads, body: JSON.stringify(body) }))).json();
+  const options = { method: "POST", headers: JSON_BODY, body: JSON.stringify(body) };
+  return (await requireOk(await request(path, options))).json();
 }
 
-// An answer as a file to keep; what goes wrong is told on the page, not saved.
-export async function keep(path, name) {
-  const link = document.createElement("a"), kept = URL.createObjectURL(await (await checked(await fetched(path))).blob());
-  [link.href, link.download] = [kept, name];
+// Save a response as a file; an error is thrown, not saved.
+export async function download(path, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await (await requireOk(await request(path))).blob());
+  link.download = name;
   link.click();
-  setTimeout(() => URL.revokeObjectURL(kept), 60_000);
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-// One tile: what it covers, and its numbers.
-export async function tile(path, fields, signal) {
-  const response = await patient(address(path, fields), signal);
-  const said = JSON.parse(response.headers.get("Tile"));
+// One tile of a map: what it covers, and its numbers.
+export async function getTile(path, fields, signal) {
+  const response = await fetchWithRetry(address(path, fields), signal);
+  const header = JSON.parse(response.headers.get("Tile"));
   const bytes = await response.arrayBuffer();
-  return { ...said, numbers: said.type === "float32" ? new Float32Array(bytes) : widened(new Uint16Array(bytes), said.scale) };
-}
-
-// Every half precision number there is, so that a tile is widened by looking them up.
-let halves = null;
-function widened(bits, scale) {
-  halves ??= Float32Array.from({ length: 65536 }, (_, one) => fromHalf(one));
-  const numbers = new Float32Array(bits.length);
-  for (let i = 0; i < bits.length; i += 1) numbers[i] = halves[bits[i]] * scale;
-  return numbers;
+  const single = header.type === "float32";
+  return {
+    ...header,
+    numbers: single ? new Float32Array(bytes) : halvesToFloats(new Uint16Array(bytes), header.scale),
+  };
 }
 
 // A busy server says when to come again.
-async function patient(path, signal, tries = 20) {
-  const response = await fetched(path, { signal });
-  if (response.status !== 429 || tries === 0) return checked(response);
-  await new Promise((done) => setTimeout(done, 1000 * Number(response.headers.get("Retry-After") ?? 1)));
-  return patient(path, signal, tries - 1);
+async function fetchWithRetry(path, signal, tries = MOST_TRIES) {
+  const response = await request(path, { signal });
+  if (response.status !== 429 || tries === 0) return requireOk(response);
+  const seconds = Number(response.headers.get("Retry-After") ?? 1);
+  await new Promise((done) => setTimeout(done, 1000 * seconds));
+  return fetchWithRetry(path, signal, tries - 1);
 }
 
-export function fromHalf(bits) {
-  const sign = bits & 0x8000 ? -1 : 1, power = (bits >> 10) & 31, part = bits & 1023;
-  return sign * (power === 0 ? part * 2 ** -24 : (1 + part / 1024) * 2 ** (power - 15));
+let halfTable = null; // every half precision number there is: converting is looking up
+
+function halvesToFloats(halves, scale) {
+  halfTable ??= Float32Array.from({ length: 65536 }, (_, bits) => halfToFloat(bits));
+  const numbers = new Float32Array(halves.length);
+  for (let i = 0; i < halves.length; i += 1) numbers[i] = halfTable[halves[i]] * scale;
+  return numbers;
 }
 
-// What the server tells while it works, event by event, until it is ready; it stops working when the signal does.
-export async function stream(path, fields, told, signal, body = undefined) {
-  const asked = body === undefined ? { signal } : { signal, method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  const response = await checked(await fetched(address(path, fields), asked)), reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  for (let rest = ""; ;) {
+function halfToFloat(bits) {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  return sign * (exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15));
+}
+
+// Follow the events of a job: `onEvent` gets each, and the last one is returned. The job stops when the signal aborts.
+export async function stream(path, fields, onEvent, signal, body = undefined) {
+  const options = body === undefined ? {} : { method: "POST", headers: JSON_BODY, body: JSON.stringify(body) };
+  const response = await requireOk(await request(address(path, fields), { signal, ...options }));
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = "";;) {
     const { value, done } = await reader.read();
     if (done) throw new Error("the connection was lost; is transom serve still running?");
     const events = (rest + value).split("\n\n");
     rest = events.pop();
-    for (const event of events) {
-      const said = JSON.parse(event.slice(event.indexOf("data: ") + 6));
-      if (event.startsWith("event: failed")) throw new Error(said.error || "it was stopped");
-      if (said.ready) { await reader.cancel(); return said; }
-      told(said);
+    for (const event of events.map(parseEvent)) {
+      if (event.ready) {
+        await reader.cancel();
+        return event;
+      }
+      onEvent(event);
     }
   }
+}
+
+function parseEvent(text) {
+  const data = JSON.parse(text.slice(text.indexOf("data: ") + 6));
+  if (text.startsWith("event: failed")) throw new Error(data.error || "it was stopped");
+  return data;
 }

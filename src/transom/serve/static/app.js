@@ -1,72 +1,91 @@
 // The page: which view is open, and what all of them share.
 
 import { get } from "./api.js";
-import { opened } from "./opening.js";
-import { attempt, open, state } from "./state.js";
-import { taken } from "./taken.js";
-import { make } from "./words.js";
-import "./asktext.js";
-import "./choose.js";
-import "./takeaway.js";
+import { hint, make } from "./dom.js";
+import { isOffline } from "./offline.js";
+import { showRun } from "./open_run.js";
+import { session, state, withErrors } from "./state.js";
+import "./text_form.js";
+import "./head_picker.js";
+import "./downloads.js";
 import "./glossary.js";
-import "./see.js";
-import "./walk.js";
-import "./map.js";
-import "./heads.js";
-import "./learn.js";
-import "./learning.js";
+import "./arrows_view.js";
+import "./steps_view.js";
+import "./map_view.js";
+import "./heads_view.js";
+import "./lessons.js";
+import "./training_replay.js";
 
+// The views by the names that links use: the title of the tab, and the element.
 const VIEWS = {
-  see: ["See", "transom-see"],
-  walk: ["Walk", "transom-walk"],
+  see: ["Arrows", "transom-arrows"],
+  walk: ["Steps", "transom-steps"],
   map: ["Map", "transom-map"],
   heads: ["Heads", "transom-heads"],
-  learn: ["Learn", "transom-learn"],
-  learning: ["Learning", "transom-learning"],
+  learn: ["Lessons", "transom-lessons"],
+  learning: ["Training", "transom-training-replay"],
 };
+const WITHOUT_RUN = new Set(["learn", "learning"]);
 
-const ALONE = new Set(["learn", "learning"]); // views that need no run
-
-function tabs() {
+function buildTabs() {
   const list = document.getElementById("tabs");
-  list.append(...Object.entries(VIEWS).map(([name, [title]]) =>
-    make("button", { role: "tab", id: `tab-${name}`, "aria-controls": "view", onclick: () => state.set({ view: name }) }, title)));
+  for (const [view, [title]] of Object.entries(VIEWS)) {
+    const attributes = { role: "tab", id: `tab-${view}`, "aria-controls": "view", onclick: () => state.set({ view }) };
+    list.append(make("button", attributes, title));
+  }
   list.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
-    const names = Object.keys(VIEWS), next = names[(names.indexOf(state.now.view) + step + names.length) % names.length];
-    state.set({ view: next });
-    document.getElementById(`tab-${next}`).focus();
+    const views = Object.keys(VIEWS);
+    const view = views[(views.indexOf(state.now.view) + step + views.length) % views.length];
+    state.set({ view });
+    document.getElementById(`tab-${view}`).focus();
   });
 }
 
-function show() {
-  if (!(state.now.view in VIEWS)) { state.set({ view: "see" }); return; }
-  for (const name of Object.keys(VIEWS)) {
-    const tab = document.getElementById(`tab-${name}`), chosen = name === state.now.view;
-    tab.setAttribute("aria-selected", chosen);
-    tab.tabIndex = chosen ? 0 : -1;
+function showView() {
+  const current = state.now.view;
+  if (!(current in VIEWS)) {
+    state.set({ view: "see" });
+    return;
   }
-  document.body.classList.toggle("alone", ALONE.has(state.now.view));
+  for (const view of Object.keys(VIEWS)) {
+    const tab = document.getElementById(`tab-${view}`);
+    tab.setAttribute("aria-selected", view === current);
+    tab.tabIndex = view === current ? 0 : -1;
+  }
+  document.body.classList.toggle("no-run", WITHOUT_RUN.has(current));
   const view = document.getElementById("view");
-  view.setAttribute("aria-labelledby", `tab-${state.now.view}`);
-  view.replaceChildren(open.run || ALONE.has(state.now.view) ? document.createElement(VIEWS[state.now.view][1]) : make("p", { class: "hint" }, "Nothing has been run yet: write a sentence above, and look."));
+  view.setAttribute("aria-labelledby", `tab-${current}`);
+  const ready = session.run || WITHOUT_RUN.has(current);
+  view.replaceChildren(
+    ready ? document.createElement(VIEWS[current][1]) : hint("Nothing has been run yet: type a text above."),
+  );
 }
 
-async function begin() {
-  tabs();
-  state.on(["view", "opened"], show);
-  state.on(["run"], () => { if (open.run && state.now.run !== open.run.run) attempt(async () => opened(await get(`/api/runs/${state.now.run}`))); });
-  open.studio = await get("/api/state");
-  document.getElementById("tab-learning").hidden = !open.studio.replay;
-  document.getElementById("tab-learn").hidden = taken;
-  if (!location.hash && (open.studio.replay || open.studio.lesson)) state.set({ view: open.studio.replay ? "learning" : "learn" });
-  document.title = `Transom: ${open.studio.name}`;
-  state.dispatchEvent(new CustomEvent("change", { detail: new Set(["studio"]) }));
-  const runs = open.studio.runs.map((run) => run.run);
+async function openRun(number) {
+  showRun(await get(`/api/runs/${number}`));
+}
+
+// Another run was chosen, or came with the address.
+function followAddress() {
+  if (session.run && state.now.run !== session.run.run) withErrors(() => openRun(state.now.run));
+}
+
+async function start() {
+  buildTabs();
+  state.on(["view", "opened"], showView);
+  state.on(["run"], followAddress);
+  const server = session.server = await get("/api/state");
+  document.getElementById("tab-learning").hidden = !server.replay;
+  document.getElementById("tab-learn").hidden = isOffline;
+  if (!location.hash && (server.replay || server.lesson)) state.set({ view: server.replay ? "learning" : "learn" });
+  document.title = `Transom: ${server.name}`;
+  state.notify("server");
+  const runs = server.runs.map((run) => run.run);
   const wanted = runs.includes(state.now.run) ? state.now.run : runs.at(-1);
-  if (wanted) opened(await get(`/api/runs/${wanted}`));
-  else show();
+  if (wanted) await openRun(wanted);
+  else showView();
 }
 
-attempt(begin);
+withErrors(start);

@@ -1,36 +1,43 @@
-// What is looked at, shared by all parts of the page and written into its address, so that a link leads back to it.
+// What is shown, shared by all parts of the page and written into its address, so that a link leads back to it.
 
-const KEPT = ["view", "run", "attention", "head", "row", "key", "x", "y", "zoom", "step", "measure", "lesson"];
+const IN_ADDRESS = ["view", "run", "attention", "head", "row", "key", "x", "y", "zoom", "step", "measure", "lesson"];
 const NUMBERS = new Set(["attention", "head", "row", "key", "x", "y", "zoom", "step", "lesson"]);
 
-// What an address says of the names that are kept.
-function read(hash) {
-  const said = [...new URLSearchParams(hash.slice(1))].filter(([name, value]) => KEPT.includes(name) && (!NUMBERS.has(name) || Number.isFinite(Number(value))));
-  return Object.fromEntries(said.map(([name, value]) => [name, NUMBERS.has(name) ? Number(value) : value]));
+function parseAddress(hash) {
+  const known = ([name, value]) => IN_ADDRESS.includes(name) && (!NUMBERS.has(name) || Number.isFinite(Number(value)));
+  const fields = [...new URLSearchParams(hash.slice(1))].filter(known);
+  return Object.fromEntries(fields.map(([name, value]) => [name, NUMBERS.has(name) ? Number(value) : value]));
 }
 
 class State extends EventTarget {
   constructor() {
     super();
     this.now = { view: "see", run: null, attention: null, head: 0, row: null, key: null };
-    Object.assign(this.now, read(location.hash));
-    addEventListener("hashchange", () => this.set(read(location.hash)));
+    Object.assign(this.now, parseAddress(location.hash));
+    addEventListener("hashchange", () => this.set(parseAddress(location.hash)));
   }
 
-  // Take over what changed, and tell who listens which names did.
+  // Change some names; listeners of those that have a new value are called.
   set(changes) {
     const names = Object.keys(changes).filter((name) => this.now[name] !== changes[name]);
     if (!names.length) return;
     Object.assign(this.now, changes);
-    const kept = KEPT.filter((name) => this.now[name] !== null && this.now[name] !== undefined).map((name) => [name, this.now[name]]);
-    if (location.protocol !== "about:") history.replaceState(null, "", `#${new URLSearchParams(kept)}`); // a frame of a notebook has no address
-    this.dispatchEvent(new CustomEvent("change", { detail: new Set(names) }));
+    const kept = IN_ADDRESS.filter((name) => this.now[name] !== null && this.now[name] !== undefined);
+    const fields = new URLSearchParams(kept.map((name) => [name, this.now[name]]));
+    const hasAddress = location.protocol !== "about:"; // a frame of a notebook has none
+    if (hasAddress) history.replaceState(null, "", `#${fields}`);
+    this.notify(...names);
   }
 
-  // Call `told` whenever one of the names changes.
-  on(names, told) {
-    const wanted = new Set(names);
-    const listener = (event) => { if ([...event.detail].some((name) => wanted.has(name))) told(); };
+  notify(...names) {
+    this.dispatchEvent(new CustomEvent("change", { detail: names }));
+  }
+
+  // Call `onChange` whenever one of the names changes; returns how to stop that.
+  on(names, onChange) {
+    const listener = (event) => {
+      if (event.detail.some((name) => names.includes(name))) onChange();
+    };
     this.addEventListener("change", listener);
     return () => this.removeEventListener("change", listener);
   }
@@ -38,34 +45,54 @@ class State extends EventTarget {
 
 export const state = new State();
 
-// The run that is open, as the server told it; its attention that is looked at.
-export const open = { run: null, studio: null };
-export const attention = () => open.run?.attentions[state.now.attention] ?? null;
-export const rowWords = (one = attention()) => (one?.role === "cross" || one?.role === "decoder") && open.run.targets.length ? open.run.targets : open.run?.tokens ?? [];
-export const keyWords = (one = attention()) => one?.role === "decoder" && open.run.targets.length ? open.run.targets : open.run?.tokens ?? [];
+// The open run and what the server has to offer, both as the server sent them.
+export const session = { run: null, server: null };
 
-// Whether a head can be looked at: of a page that was taken away, those that were taken along.
-export const present = (index, head) => !open.studio?.taken || `${index}/${head}` in open.studio.taken.maps;
-// The finest level of its map: 0 has single weights.
-export const finest = () => open.studio?.taken?.maps[`${state.now.attention}/${state.now.head}`] ?? 0;
+export const currentAttention = () => session.run?.attentions[state.now.attention] ?? null;
+
+export function rowTokens(attention = currentAttention()) {
+  const ofTarget = attention?.role === "cross" || attention?.role === "decoder";
+  return ofTarget && session.run.targets.length ? session.run.targets : session.run?.tokens ?? [];
+}
+
+export function keyTokens(attention = currentAttention()) {
+  return attention?.role === "decoder" && session.run.targets.length ? session.run.targets : session.run?.tokens ?? [];
+}
+
+// Whether the page can show a head: an offline copy holds only some.
+export function isAvailable(attention, head) {
+  return !session.server?.taken || `${attention}/${head}` in session.server.taken.maps;
+}
+
+// The finest level of the current map; level 0 has single weights.
+export const finestLevel = () => session.server?.taken?.maps[`${state.now.attention}/${state.now.head}`] ?? 0;
 
 // The token that comes after a row, where rows predict; of a text that was only read, the last one's is not known.
-export const nextWord = (row, one = attention()) => {
-  const written = open.run?.written ?? [], predicts = written.length && one?.predicts && one.role !== "encoder" && one.queries - written.length in [0, 1];
-  return predicts ? written[row] : undefined;
-};
+export function nextToken(row, attention = currentAttention()) {
+  const written = session.run?.written ?? [];
+  if (!written.length || !attention?.predicts || attention.role === "encoder") return undefined;
+  return attention.queries - written.length in [0, 1] ? written[row] : undefined;
+}
 
-export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+export const prefersReducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-export function say(words) { document.getElementById("spoken").textContent = words; }
+// Say something to people who listen to the page.
+export function announce(text) {
+  document.getElementById("announcer").textContent = text;
+}
 
-export function trouble(error) {
-  const place = document.getElementById("trouble");
+function showError(error) {
+  const place = document.getElementById("error");
   place.hidden = !error;
   place.textContent = error ? error.message ?? String(error) : "";
 }
 
-// Do something that may go wrong, and tell it where it does.
-export async function attempt(act) {
-  try { trouble(null); return await act(); } catch (error) { if (error.name !== "AbortError") trouble(error); }
+// Do something that may fail; what fails is shown on the page.
+export async function withErrors(act) {
+  try {
+    showError(null);
+    return await act();
+  } catch (error) {
+    if (error.name !== "AbortError") showError(error);
+  }
 }

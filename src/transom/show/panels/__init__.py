@@ -1,32 +1,63 @@
-"""What a picture is made of: each kind of panel is plain data that knows how to be written and how to be drawn."""
+"""What a picture is made of: panels, each plain data that renders itself as text and as SVG; source, notes, numbers."""
 
-from transom.show.panels.arrows import Arrow, Arrows
-from transom.show.panels.bars import Bars
-from transom.show.panels.curves import Curve, Curves
-from transom.show.panels.exchange import Exchange, Message
-from transom.show.panels.grid import Grid
-from transom.show.panels.heat import Heat, heat
-from transom.show.panels.plane import Plane, Vector
-from transom.show.panels.tiles import Tile, Tiles
+import json
+import math
+from typing import Any
 
-Panel = Grid | Arrows | Bars | Curves | Plane | Exchange | Tiles
-PANELS = (Grid, Arrows, Bars, Curves, Plane, Exchange, Tiles)
+import msgspec
 
-__all__ = [
-    "PANELS",
-    "Arrow",
-    "Arrows",
-    "Bars",
-    "Curve",
-    "Curves",
-    "Exchange",
-    "Grid",
-    "Heat",
-    "Message",
-    "Panel",
-    "Plane",
-    "Tile",
-    "Tiles",
-    "Vector",
-    "heat",
-]
+from transom.show.formatting import make_visible
+from transom.show.panels.arrows import Arrows
+from transom.show.panels.charts import Bars, Curves
+from transom.show.panels.grid import Grid, Tiles
+from transom.show.panels.head_arrows import HeadArrows
+from transom.show.panels.plane import Plane
+from transom.show.panels.sequence_diagram import SequenceDiagram
+
+Panel = Grid | Arrows | HeadArrows | Bars | Curves | Plane | SequenceDiagram | Tiles
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the numbers of a picture come from."""
+
+    model: str = ""
+    layer: str = ""
+    head: str = ""
+    receipt: str = ""
+
+    def summary(self) -> str:
+        parts = {"model": self.model, "layer": self.layer, "head": self.head, "receipt": self.receipt}
+        return " · ".join(f"{name} {make_visible(value)}" for name, value in parts.items() if value)
+
+
+class Table(msgspec.Struct, frozen=True):
+    """The numbers behind a picture, not rounded."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int | float | None, ...], ...]
+
+
+class PictureData(msgspec.Struct, frozen=True, kw_only=True):
+    """What a Picture holds: the view it comes from, its panels and their source, what is left out, the numbers."""
+
+    view: str
+    title: str
+    panels: tuple[Panel, ...]
+    source: Source = Source()
+    notes: tuple[str, ...] = ()
+    table: Table = Table((), ())
+
+    def json(self, indent: int | None = None) -> str:
+        """The picture as data, in plain ASCII, so that it is safe to print anywhere."""
+        return json.dumps(without_infinities(msgspec.to_builtins(self)), indent=indent, allow_nan=False)
+
+
+def without_infinities(data: Any) -> Any:
+    """JSON has no NaN and no infinity: they are written as words."""
+    if isinstance(data, dict):
+        return {key: without_infinities(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [without_infinities(item) for item in data]
+    if isinstance(data, float) and not math.isfinite(data):
+        return "NaN" if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
+    return data

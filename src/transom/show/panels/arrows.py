@@ -1,26 +1,24 @@
-"""Tokens, and arrows from those that look to those that are looked at: as wide as the weight."""
+"""Arrows from queries to keys, as wide as their weights: between two columns, or along one line of text."""
 
 import math
 
 import msgspec
 
-from transom.show.canvas import Canvas, Size, long, short
-from transom.show.colours import ARROW, dim, inked
-from transom.show.escapes import dotted, mermaided
-from transom.show.numbers import grouped, written
-from transom.show.visible import cells, clipped, padded, visible
+from transom.show.colours import ARROW, dim, paint_text
+from transom.show.formatting import escape_dot, escape_mermaid, label_width, make_visible, pad, short_label, to_fixed
+from transom.show.svg_canvas import Size, SvgCanvas, short, text_width, widest
 
 LABEL = 22
-STEP = 26  # from one token to the next, downwards
+LINE_HEIGHT = 26  # from one token to the next, downwards
 BETWEEN = 230  # from column to column
 WIDEST = 8.0
 FADED = 0.22
 
 
 class Arrow(msgspec.Struct, frozen=True):
-    """From a token on the left to one on the right, both by their place in the lists drawn.
+    """From a token on the left to one on the right, both as indices into the tokens drawn.
 
-    `effect` is what knocking it out does to the model, where that is known; such arrows are solid or faded by it.
+    `effect` is how much the model changes when this edge is knocked out, if known; it makes an arrow solid or faded.
     """
 
     source: int
@@ -42,64 +40,62 @@ class Arrows(msgspec.Struct, frozen=True, tag="arrows", kw_only=True):
     digits: int = 2
 
     def lines(self, width: int, colour: bool) -> list[str]:
-        """One line for each arrow, those from one token together."""
-        margin = max((cells(clipped(visible(one), LABEL)) for one in self.left), default=4)
-        room = max(4, min(24, width - margin - LABEL - 20))
-        found = [self.title] if self.title else []
-        found.append(f"{padded('from', margin)}  weight{' effect' if self.by_effect() else ''}  at".rstrip())
+        """One line for each arrow, grouped by the token they start from."""
+        margin = label_width(self.left, LABEL, least=4)
+        longest = max(4, min(24, width - margin - LABEL - 20))
+        lines = [self.title] if self.title else []
+        lines.append(f"{pad('from', margin)}  weight{' effect' if self.has_effects() else ''}  at".rstrip())
         last = None
-        for arrow in sorted(self.arrows, key=lambda one: (one.source, -one.weight)):
-            token = "" if arrow.source == last else visible(self.left[arrow.source])
+        for arrow in sorted(self.arrows, key=lambda arrow: (arrow.source, -arrow.weight)):
+            token = "" if arrow.source == last else make_visible(self.left[arrow.source])
             last = arrow.source
-            shaft = "━" if self.strength(arrow) > 0.5 or not self.by_effect() else "┄"
-            line = shaft * max(1, round(arrow.weight * room)) + "▶"
-            line = inked(line, (0, 114, 178)) if colour else line
-            effect = f" {written(arrow.effect, 3):>6}" if self.by_effect() else ""
-            at = clipped(visible(self.right[arrow.target]), LABEL)
-            found.append(f"{padded(token, margin)}  {written(arrow.weight, self.digits)}{effect} {line} {at}")
-        return found if self.arrows else [*found, dim("no arrows") if colour else "no arrows"]
+            dash = "━" if self.strength(arrow) > 0.5 or not self.has_effects() else "┄"
+            shaft = dash * max(1, round(arrow.weight * longest)) + "▶"
+            shaft = paint_text(shaft, ARROW) if colour else shaft
+            effect = f" {to_fixed(arrow.effect, 3):>6}" if self.has_effects() else ""
+            at = short_label(self.right[arrow.target], LABEL)
+            lines.append(f"{pad(token, margin)}  {to_fixed(arrow.weight, self.digits)}{effect} {shaft} {at}")
+        return lines if self.arrows else [*lines, dim("no arrows") if colour else "no arrows"]
 
-    def by_effect(self) -> bool:
+    def has_effects(self) -> bool:
         return any(arrow.effect is not None for arrow in self.arrows)
 
     def strength(self, arrow: Arrow) -> float:
-        """How solid an arrow is: by its effect where that is known, else by its weight."""
-        if not self.by_effect():
+        """How solid an arrow is: by its effect if effects are known, otherwise by its weight."""
+        if not self.has_effects():
             return 0.3 + 0.7 * min(1.0, max(0.0, arrow.weight))
-        most = max((abs(one.effect) for one in self.arrows if one.effect is not None), default=0.0)
+        most = max(abs(other.effect) for other in self.arrows if other.effect is not None)
         share = 0.0 if arrow.effect is None or most == 0 else abs(arrow.effect) / most
         return FADED + (1 - FADED) * math.sqrt(share)
 
-    def told(self, arrow: Arrow) -> str:
-        way = f"from {visible(self.left[arrow.source])} at {visible(self.right[arrow.target])}"
-        words = f"{way}: weight {written(arrow.weight, self.digits)}"
-        return words if arrow.effect is None else f"{words}, effect {written(arrow.effect, 3)}"
+    def arrow_label(self, arrow: Arrow) -> str:
+        tokens = f"from {make_visible(self.left[arrow.source])} at {make_visible(self.right[arrow.target])}"
+        label = f"{tokens}: weight {to_fixed(arrow.weight, self.digits)}"
+        return label if arrow.effect is None else f"{label}, effect {to_fixed(arrow.effect, 3)}"
 
-    def drawn(self) -> Canvas:
-        canvas = Canvas()
-        if self.title:
-            canvas.text(0, 13, visible(self.title), bold=True)
-        return self.along(canvas) if self.in_line else self.columns(canvas)
-
-    def columns(self, canvas: Canvas) -> Canvas:
-        top = 24.0 if self.title else 4.0
-        left = [clipped(visible(one), LABEL) for one in self.left]
-        x = max((long(one) for one in left), default=0) + 4
-        canvas.text(x, top + 11, "from", size=11, ink="faint", anchor="end")
-        canvas.text(x + BETWEEN, top + 11, "at", size=11, ink="faint")
-        starts = places(self.left, self.skipped_left, top + 34)
-        ends = places(self.right, self.skipped_right, top + 34)
-        for arrow in sorted(self.arrows, key=self.strength):
-            self.flight(canvas, arrow, (x + 6, starts[arrow.source]), (x + BETWEEN - 6, ends[arrow.target]))
-        for y, label, skipped in zip(starts, left, self.skipped_left or (0,) * len(left), strict=True):
-            canvas.text(x, y + 4, label, anchor="end")
-            gap(canvas, x, y, skipped, "end")
-        for y, token, skipped in zip(ends, self.right, self.skipped_right or (0,) * len(ends), strict=True):
-            canvas.text(x + BETWEEN, y + 4, clipped(visible(token), LABEL))
-            gap(canvas, x + BETWEEN, y, skipped, "start")
+    def to_canvas(self) -> SvgCanvas:
+        canvas = SvgCanvas(self.title)
+        if self.in_line:
+            self.draw_in_line(canvas)
+        else:
+            self.draw_columns(canvas)
         return canvas
 
-    def flight(self, canvas: Canvas, arrow: Arrow, start: tuple[float, float], end: tuple[float, float]) -> None:
+    def draw_columns(self, canvas: SvgCanvas) -> None:
+        top = 24.0 if self.title else 4.0
+        left, right = ([short_label(token, LABEL) for token in side] for side in (self.left, self.right))
+        x = widest(left) + 4
+        x2 = x + BETWEEN
+        canvas.small_text(x, top + 11, "from", "end")
+        canvas.small_text(x2, top + 11, "at")
+        starts = token_heights(len(left), self.skipped_left, top + 34)
+        ends = token_heights(len(right), self.skipped_right, top + 34)
+        for arrow in sorted(self.arrows, key=self.strength):
+            self.draw_arrow(canvas, arrow, (x + 6, starts[arrow.source]), (x2 - 6, ends[arrow.target]))
+        draw_column(canvas, x, starts, left, self.skipped_left, "end")
+        draw_column(canvas, x2, ends, right, self.skipped_right, "start")
+
+    def draw_arrow(self, canvas: SvgCanvas, arrow: Arrow, start: tuple[Size, Size], end: tuple[Size, Size]) -> None:
         width, opacity = 0.6 + (WIDEST - 0.6) * min(1.0, arrow.weight), self.strength(arrow)
         head = 4 + width
         middle = (start[0] + end[0]) / 2
@@ -107,73 +103,78 @@ class Arrows(msgspec.Struct, frozen=True, tag="arrows", kw_only=True):
             f"M{short(start[0])} {short(start[1])}C{short(middle)} {short(start[1])} {short(middle)} {short(end[1])}"
             f" {short(end[0] - head + 1)} {short(end[1])}"
         )
-        canvas.path(d, ARROW, width, opacity=opacity, tip=self.told(arrow))
-        canvas.point(end[0], end[1], 0.0, head, ARROW, opacity)
+        canvas.path(d, ARROW, width, opacity=opacity, tip=self.arrow_label(arrow))
+        canvas.arrow_head(end[0], end[1], 0.0, head, ARROW, opacity)
         canvas.reach(end[0], max(start[1], end[1]) + 8)
 
-    def along(self, canvas: Canvas) -> Canvas:
+    def draw_in_line(self, canvas: SvgCanvas) -> None:
         """The text in one line: arcs above it look back or stay, arcs below it look ahead."""
-        labels = [clipped(visible(one), LABEL) for one in self.right]
+        labels = [short_label(token, LABEL) for token in self.right]
         xs, x = [], 8.0
         for label in labels:
-            xs.append(x + long(label) / 2)
-            x += long(label) + 22
-        arcs = [(xs[arrow.source], xs[arrow.target], arrow) for arrow in self.arrows]
-        above = max([30.0, *(rise(one, two) for one, two, arrow in arcs if arrow.target <= arrow.source)])
-        base = (24.0 if self.title else 4.0) + above + 16
-        for one, two, arrow in sorted(arcs, key=lambda arc: self.strength(arc[2])):
-            self.arc(canvas, (one, two), arrow, base)
-        for at, label in zip(xs, labels, strict=True):
-            canvas.text(at, base + 15, label, anchor="middle")
-        return canvas
+            xs.append(x + text_width(label) / 2)
+            x += text_width(label) + 22
+        back = [arrow for arrow in self.arrows if arrow.target <= arrow.source]
+        above = max([30.0, *(arc_height(xs[arrow.source], xs[arrow.target]) for arrow in back)])
+        baseline = (24.0 if self.title else 4.0) + above + 16
+        for arrow in sorted(self.arrows, key=self.strength):
+            self.draw_arc(canvas, arrow, xs[arrow.source], xs[arrow.target], baseline)
+        for x, label in zip(xs, labels, strict=True):
+            canvas.text(x, baseline + 15, label, anchor="middle")
 
-    def arc(self, canvas: Canvas, ends: tuple[float, float], arrow: Arrow, base: Size) -> None:
-        up = arrow.target <= arrow.source
-        side, y = (-1, base) if up else (1, base + 22)
+    def draw_arc(self, canvas: SvgCanvas, arrow: Arrow, x: Size, x2: Size, baseline: Size) -> None:
+        side, y = (-1, baseline) if arrow.target <= arrow.source else (1, baseline + 22)
         width, opacity = 0.6 + 4.4 * min(1.0, arrow.weight), self.strength(arrow)
         head = 3 + width
-        one, two = (ends[0] + 9, ends[1] - 9) if arrow.source == arrow.target else (ends[0] - 4 * -side, ends[1])
-        high = y + side * rise(one, two) * 4 / 3
-        stop = y + side * (head - 1)
-        d = f"M{short(one)} {short(y)}C{short(one)} {short(high)} {short(two)} {short(high)} {short(two)} {short(stop)}"
-        canvas.path(d, ARROW, width, opacity=opacity, tip=self.told(arrow))
-        canvas.point(two, y, -side * math.pi / 2, head, ARROW, opacity)
-        canvas.reach(max(one, two), y + (rise(one, two) if side > 0 else 0))
+        x, x2 = (x + 9, x2 - 9) if arrow.source == arrow.target else (x + 4 * side, x2)
+        rise = arc_height(x, x2)
+        control = short(y + side * rise * 4 / 3)
+        end = short(y + side * (head - 1))
+        d = f"M{short(x)} {short(y)}C{short(x)} {control} {short(x2)} {control} {short(x2)} {end}"
+        canvas.path(d, ARROW, width, opacity=opacity, tip=self.arrow_label(arrow))
+        canvas.arrow_head(x2, y, -side * math.pi / 2, head, ARROW, opacity)
+        canvas.reach(max(x, x2), y + (rise if side > 0 else 0))
 
     def mermaid(self) -> str:
         """A Mermaid flowchart; arrows carry their weights."""
-        rows = [f'  l{number}["{mermaided(visible(token))}"]' for number, token in enumerate(self.left)]
-        rows += [f'  r{number}["{mermaided(visible(token))}"]' for number, token in enumerate(self.right)]
-        rows += [f'  l{one.source} -- "{written(one.weight, self.digits)}" --> r{one.target}' for one in self.arrows]
-        return "\n".join(["flowchart LR", *rows, ""])
+        lines = ["flowchart LR"]
+        for side, tokens in (("l", self.left), ("r", self.right)):
+            lines += [f'  {side}{i}["{escape_mermaid(make_visible(token))}"]' for i, token in enumerate(tokens)]
+        for arrow in self.arrows:
+            weight = to_fixed(arrow.weight, self.digits)
+            lines.append(f'  l{arrow.source} -- "{weight}" --> r{arrow.target}')
+        return "\n".join([*lines, ""])
 
     def dot(self) -> str:
         """A Graphviz graph; arrows carry their weights, and are as wide as they are strong."""
-        rows = [f'  l{number} [label="{dotted(visible(token))}"];' for number, token in enumerate(self.left)]
-        rows += [f'  r{number} [label="{dotted(visible(token))}"];' for number, token in enumerate(self.right)]
-        rows += [
-            f'  l{one.source} -> r{one.target} [label="{written(one.weight, self.digits)}",'
-            f" penwidth={0.5 + 5 * one.weight:.2f}];"
-            for one in self.arrows
-        ]
-        return "\n".join(["digraph attention {", "  rankdir=LR; node [shape=plaintext];", *rows, "}", ""])
+        lines = ["digraph attention {", "  rankdir=LR; node [shape=plaintext];"]
+        for side, tokens in (("l", self.left), ("r", self.right)):
+            lines += [f'  {side}{i} [label="{escape_dot(make_visible(token))}"];' for i, token in enumerate(tokens)]
+        for arrow in self.arrows:
+            label = f'label="{to_fixed(arrow.weight, self.digits)}", penwidth={0.5 + 5 * arrow.weight:.2f}'
+            lines.append(f"  l{arrow.source} -> r{arrow.target} [{label}];")
+        return "\n".join([*lines, "}", ""])
 
 
-def places(tokens: tuple[str, ...], skipped: tuple[int, ...], y: Size) -> list[float]:
+def token_heights(count: int, skipped: tuple[int, ...], y: Size) -> list[Size]:
     """The height of each token; where some are left out, there is a gap before the next."""
-    found = []
-    for number in range(len(tokens)):
-        y += STEP if skipped and skipped[number] else 0
-        found.append(y)
-        y += STEP
-    return found
+    heights = []
+    for number in range(count):
+        y += LINE_HEIGHT if skipped and skipped[number] else 0
+        heights.append(y)
+        y += LINE_HEIGHT
+    return heights
 
 
-def gap(canvas: Canvas, x: Size, y: Size, skipped: int, anchor: str) -> None:
-    if skipped:
-        canvas.text(x, y - STEP + 4, f"⋮ {grouped(skipped)} more", size=11, ink="faint", anchor=anchor)
+def draw_column(
+    canvas: SvgCanvas, x: Size, heights: list[Size], labels: list[str], skipped: tuple[int, ...], anchor: str
+) -> None:
+    """The tokens of one side, and how many are left out between them."""
+    for y, label, count in zip(heights, labels, skipped or (0,) * len(labels), strict=True):
+        canvas.text(x, y + 4, label, anchor=anchor)
+        if count:
+            canvas.small_text(x, y - LINE_HEIGHT + 4, f"⋮ {count:,} more", anchor)
 
 
-def rise(one: float, two: float) -> float:
-    """How high an arc goes."""
-    return min(150.0, 16 + abs(one - two) * 0.34)
+def arc_height(x: Size, x2: Size) -> float:
+    return min(150.0, 16 + abs(x - x2) * 0.34)

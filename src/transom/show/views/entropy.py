@@ -1,66 +1,66 @@
-"""How spread out each head looks: its entropy, layer by layer."""
+"""How widely each head attends: its entropy, layer by layer."""
 
 import math
 from typing import Any
 
-from transom.show.look import attentions_of, looked, receipts_of, whole
-from transom.show.panels import Bars, Grid, heat
+from transom.show.colours import fit_scale
+from transom.show.panels.charts import Bars
+from transom.show.panels.grid import Grid
 from transom.show.picture import Picture, Source, Table
+from transom.show.selected_head import attentions_of, mean_of_heads, receipts_summary, select_head
 
 
 def entropy(
     thing: Any, *, batch: int = 0, layer: str | int | None = None, model: str = "", colours: str = "blues"
 ) -> Picture:
-    """The mean entropy of each head, in nats: 0 looks at one key alone, log n at n keys alike.
+    """The mean entropy of each head, in nats: 0 means one key alone, log n means n keys alike.
 
     Of a Sight (or one layer of a Trace) as bars, of a whole Trace as a grid of layers and heads.
     """
-    seen = attentions_of(thing)
-    if layer is None and len(seen) > 1:
-        return of_many(seen, batch, model, colours)
-    look = looked(thing, layer=layer, batch=batch, model=model)
-    found = look.sight.entropy()[look.batch].double()
-    means, lows, highs = found.mean(dim=1).tolist(), found.amin(dim=1).tolist(), found.amax(dim=1).tolist()
+    attentions = attentions_of(thing)
+    if layer is None and len(attentions) > 1:
+        return draw_layers(attentions, batch, model, colours)
+    selected = select_head(thing, layer=layer, batch=batch, model=model)
+    entropies = selected.sight.entropy()[selected.batch].double()
+    means = entropies.mean(dim=1).tolist()
+    lowest, highest = entropies.amin(dim=1).tolist(), entropies.amax(dim=1).tolist()
     labels = tuple(f"head {head}" for head in range(len(means)))
-    panel = Bars(labels=labels, values=tuple(means), title="mean entropy", unit="nats", digits=3)
-    source = Source(model=model, layer=look.layer, receipt=look.source.receipt)
     return Picture(
         view="entropy",
-        title=f"How spread out {look.layer or 'each head'} looks",
-        panels=(panel,),
-        source=source,
-        notes=(meaning(len(look.keys)),),
+        title=f"How spread out {selected.layer or 'each head'} looks",
+        panels=(Bars(labels=labels, values=tuple(means), title="mean entropy", unit="nats", digits=3),),
+        source=Source(model=model, layer=selected.layer, receipt=selected.source.receipt),
+        notes=(explain_entropy(len(selected.keys)),),
         table=Table(
-            ("head", "mean", "lowest", "highest"), tuple(zip(range(len(means)), means, lows, highs, strict=True))
+            ("head", "mean", "lowest", "highest"),
+            tuple(zip(range(len(means)), means, lowest, highest, strict=True)),
         ),
     )
 
 
-def of_many(seen: list[tuple[str, Any]], batch: int, model: str, colours: str) -> Picture:
-    names, means = [], []
-    longest = 0
-    proved = receipts_of(seen)
-    for name, sight in seen:
-        names.append(name)
-        means.append(sight.entropy()[batch].double().mean(dim=1).tolist())
-        longest = max(longest, whole(sight)[3])
+def draw_layers(attentions: list[tuple[str, Any]], batch: int, model: str, colours: str) -> Picture:
+    receipts = receipts_summary(attentions)
+    means = [mean_of_heads(sight, "entropy", batch) for _, sight in attentions]
     heads = max(map(len, means))
-    values = tuple(tuple(row[head] if head < len(row) else None for head in range(heads)) for row in means)
-    flat = [value for row in values for value in row]
-    columns = tuple(str(head) for head in range(heads))
+    names = tuple(name for name, _ in attentions)
     panel = Grid(
-        rows=tuple(names), columns=columns, values=values, heat=heat(flat, colours), down="layer", across="head"
+        rows=names,
+        columns=tuple(str(head) for head in range(heads)),
+        values=tuple(tuple([*row, *[None] * (heads - len(row))]) for row in means),
+        heat=fit_scale([mean for row in means for mean in row], colours),
+        down="layer",
+        across="head",
     )
     rows = tuple((name, head, mean) for name, row in zip(names, means, strict=True) for head, mean in enumerate(row))
     return Picture(
         view="entropy",
         title="How spread out each head looks: mean entropy",
         panels=(panel,),
-        source=Source(model=model, receipt=proved),
-        notes=(meaning(longest),),
+        source=Source(model=model, receipt=receipts),
+        notes=(explain_entropy(max(sight.shape[3] for _, sight in attentions)),),
         table=Table(("layer", "head", "mean entropy"), rows),
     )
 
 
-def meaning(keys: int) -> str:
-    return f"In nats, over all rows: 0 looks at one key alone, {math.log(max(1, keys)):.2f} at all {keys} keys alike."
+def explain_entropy(keys: int) -> str:
+    return f"Mean over all rows, in nats: 0 means one key alone, {math.log(max(1, keys)):.2f} all {keys} keys alike."

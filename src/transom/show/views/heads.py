@@ -1,13 +1,14 @@
-"""All layers and heads at a glance: a small map of each, and one measure under it."""
+"""All layers and heads at once: a small map of each, with one measure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from transom.names import Misfit
-from transom.show.look import attentions_of, receipts_of, whole
-from transom.show.panels import Tile, Tiles, heat
+from transom.names import Misfit, count_noun
+from transom.show.colours import fit_scale
+from transom.show.lesson_sight import StepsSight
+from transom.show.panels.grid import Tile, Tiles
 from transom.show.picture import Picture, Source, Table
-from transom.show.worked import Worked
+from transom.show.selected_head import attentions_of, mean_of_heads, receipts_summary
 
 CELLS = 90_000  # of all small maps together, so that the figure stays below 2 MB
 STATISTICS = {"entropy": "mean entropy, nats", "peak": "mean of the largest weight", "distance": "mean distance"}
@@ -29,62 +30,59 @@ def heads(
     measures   rows with layer, head and numbers, such as those of transom.heads
     maps       whether each head's weights are drawn small
     """
-    seen = [(name or "attention", sight) for name, sight in attentions_of(thing)]
-    proved = receipts_of(seen)
-    numbers = given(measures, measure) if measures is not None else computed(seen, measure, batch)
-    side = small(seen) if maps else 0
-    tiles = [
-        Tile(row, head, number(numbers, row, name, head), tuple(mapped(sight, head, batch, side)) if side else ())
-        for row, (name, sight) in enumerate(seen)
-        for head in range(whole(sight)[1])
-    ]
-    most = max(whole(sight)[1] for _, sight in seen)
+    attentions = [(name or "attention", sight) for name, sight in attentions_of(thing)]
+    receipts = receipts_summary(attentions)
+    numbers = compute_measure(attentions, measure, batch) if measures is None else read_measure(measures, measure)
+    side = map_side(attentions) if maps else 0
+    tiles = []
+    for row, (name, sight) in enumerate(attentions):
+        for head in range(sight.shape[1]):
+            number = numbers.get((name, head), numbers.get((row, head)))
+            tiles.append(Tile(row, head, number, small_map(sight, head, batch, side) if side else ()))
     panel = Tiles(
-        rows=tuple(name for name, _ in seen),
-        columns=tuple(str(head) for head in range(most)),
+        rows=tuple(name for name, _ in attentions),
+        columns=tuple(str(head) for head in range(max(sight.shape[1] for _, sight in attentions))),
         tiles=tuple(tiles),
-        measure=named(measures, measure),
-        heat=heat([value for tile in tiles for row in tile.values for value in row], colours, top=1.0),
+        measure=measure_title(measures, measure),
+        heat=fit_scale([value for tile in tiles for row in tile.values for value in row], colours, top=1.0),
     )
-    notes = (
-        [f"Each small map holds at most {side} × {side} cells, each the largest of its weights; dark is 1."]
-        if side
-        else []
-    )
-    rows = tuple((seen[tile.row][0], tile.column, tile.number) for tile in tiles)
+    note = f"Each small map holds at most {side} × {side} cells, each the largest of its weights; dark is 1."
     return Picture(
         view="heads",
-        title=f"{len(tiles)} head{'' if len(tiles) == 1 else 's'} at a glance",
+        title=f"{count_noun(len(tiles), 'head')} at a glance",
         panels=(panel,),
-        source=Source(model=model, receipt=proved),
-        notes=tuple(notes),
-        table=Table(("layer", "head", measure), rows),
+        source=Source(model=model, receipt=receipts),
+        notes=(note,) if side else (),
+        table=Table(
+            ("layer", "head", measure), tuple((attentions[tile.row][0], tile.column, tile.number) for tile in tiles)
+        ),
     )
 
 
-def named(measures: Any, measure: str) -> str:
-    """What the numbers are, in words: the entropy of transom.heads is another than that of a Sight."""
-    from transom.lens.measuring.head_table import HeadTable
-    from transom.lens.measuring.measures import spoken
+def measure_title(measures: Any, measure: str) -> str:
+    """What the numbers are, in words: the entropy of transom.heads is not that of a Sight."""
+    from transom.lens.metrics.head_measures import display_name
+    from transom.lens.metrics.head_table import HeadTable
 
     if measures is None:
         return STATISTICS[measure]
-    return spoken(measure) if isinstance(measures, HeadTable) else measure.replace("_", " ")
+    return display_name(measure) if isinstance(measures, HeadTable) else measure.replace("_", " ")
 
 
-def computed(seen: list[tuple[str, Any]], measure: str, batch: int) -> dict[tuple[Any, int], float]:
-    if measure not in STATISTICS or not all(hasattr(sight, measure) for _, sight in seen):
-        raise Misfit(f"measure must be one of {', '.join(STATISTICS)}, but got {measure!r}; others come by `measures`")
-    found = {}
-    for row, (_, sight) in enumerate(seen):
-        for head, mean in enumerate(getattr(sight, measure)()[batch].double().mean(dim=1).tolist()):
-            found[row, head] = mean
-    return found
+def compute_measure(attentions: list[tuple[str, Any]], measure: str, batch: int) -> dict[tuple[Any, int], float | None]:
+    """The mean of a statistic over all rows, by (number of the layer, head)."""
+    if measure not in STATISTICS or not all(hasattr(sight, measure) for _, sight in attentions):
+        raise Misfit(f"measure must be one of {', '.join(STATISTICS)}, but got {measure!r}; give others as measures")
+    numbers = {}
+    for row, (_, sight) in enumerate(attentions):
+        for head, mean in enumerate(mean_of_heads(sight, measure, batch)):
+            numbers[row, head] = mean
+    return numbers
 
 
-def given(measures: Any, measure: str) -> dict[tuple[Any, int], float | None]:
-    """By (layer, head), out of rows that somebody else measured."""
-    rows = [one if isinstance(one, Mapping) else vars(one) for one in getattr(measures, "rows", measures)]
+def read_measure(measures: Any, measure: str) -> dict[tuple[Any, int], float | None]:
+    """One column of rows that were measured elsewhere, by (layer, head)."""
+    rows = [row if isinstance(row, Mapping) else vars(row) for row in getattr(measures, "rows", measures)]
     rows = [{**row, **row["values"]} if isinstance(row.get("values"), Mapping) else row for row in rows]
     if not rows or measure not in rows[0]:
         known = ", ".join(key for key in (rows[0] if rows else {}) if key not in {"layer", "head", "values"}) or "none"
@@ -92,20 +90,15 @@ def given(measures: Any, measure: str) -> dict[tuple[Any, int], float | None]:
     return {(row["layer"], int(row["head"])): row[measure] for row in rows}
 
 
-def number(numbers: Mapping[tuple[Any, int], float | None], row: int, name: str, head: int) -> float | None:
-    return numbers.get((name, head), numbers.get((row, head)))
-
-
-def small(seen: list[tuple[str, Any]]) -> int:
-    """The side of each small map; 0 where weights were not kept."""
-    from transom.lens import Glance
-
-    if any(isinstance(sight, Glance) for _, sight in seen):
+def map_side(attentions: list[tuple[str, Any]]) -> int:
+    """The side of each small map, in cells; 0 if weights were not stored."""
+    if any(sight.full is None for _, sight in attentions):
         return 0
-    count = sum(whole(sight)[1] for _, sight in seen)
+    count = sum(sight.shape[1] for _, sight in attentions)
     return max(4, min(24, int((CELLS / max(1, count)) ** 0.5)))
 
 
-def mapped(sight: Any, head: int, batch: int, side: int) -> Iterable[tuple[float, ...]]:
-    weights = sight.all_weights[batch, head] if isinstance(sight, Worked) else sight.map(head, side, batch=batch).values
-    return (tuple(row) for row in weights.double().tolist())
+def small_map(sight: Any, head: int, batch: int, side: int) -> tuple[tuple[float, ...], ...]:
+    is_lesson = isinstance(sight, StepsSight)
+    weights = sight.all_weights[batch, head] if is_lesson else sight.map(head, side, batch=batch).values
+    return tuple(map(tuple, weights.double().tolist()))

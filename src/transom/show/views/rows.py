@@ -1,15 +1,14 @@
-"""One token's attention as bars; of several tokens, summed."""
+"""The attention of one token as bars, or the sum over several tokens."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from transom.files.strict_settings import check_at_least
 from transom.names import Misfit
-from transom.show.look import counted, looked
-from transom.show.numbers import grouped, percent
-from transom.show.panels import Bars
+from transom.show.formatting import format_percent, join_some, make_visible
+from transom.show.panels.charts import Bars
 from transom.show.picture import Picture, Table
-from transom.show.sinks import sinks
-from transom.show.visible import visible
+from transom.show.selected_head import hide_keys, select_head
 
 
 def rows(
@@ -19,41 +18,39 @@ def rows(
     most: int = 32,
     hide: Sequence[int] | int = (),
     renormalise: bool = False,
-    **where: Any,
+    **selection: Any,
 ) -> Picture:
-    """Where one token looks, as bars; `rows` of several tokens are summed. Unless said, the last token.
+    """Where one token looks, as bars; the weights of several `rows` are summed. The default is the last token.
 
     most   the keys that get most, at most so many, in the order of the text; the figure says what they cover
     """
-    look = looked(thing, **where)
-    asked = sorted({counted(row, "queries", len(look.rows)) for row in ([rows] if isinstance(rows, int) else rows)})
-    if not asked or most < 1:
-        raise Misfit(
-            f"at least one row and one bar are drawn, but got rows={list(asked)}, most={most}; rows=-1 is the last"
-        )
-    sink = sinks(look, hide, renormalise)
-    kept = sink.kept(len(look.keys))
-    weights = sink.without(look.weights(rows=asked)).sum(dim=0).tolist()
-    strongest = sorted(sorted(range(len(kept)), key=lambda place: -weights[place])[:most])
-    names = ", ".join(f"“{visible(look.rows[row])}”" for row in asked[:4])
-    names += f" and {len(asked) - 4} more" if len(asked) > 4 else ""
-    panel = Bars(
-        labels=tuple(look.keys[kept[place]] for place in strongest),
-        values=tuple(weights[place] for place in strongest),
-        title="weight" if len(asked) == 1 else f"weights of {len(asked)} tokens, summed",
-        digits=3,
-        top=1.0 if len(asked) == 1 else None,
+    selected = select_head(thing, **selection)
+    queries = sorted(set(selected.row_indices(rows)))
+    check_at_least(1, most=most)
+    if not queries:
+        raise Misfit("at least one row is needed, but got rows=[]; rows=-1 is the last")
+    hidden = hide_keys(selected, hide, renormalise)
+    weights = dict(
+        zip(hidden.visible, hidden.drop_hidden(selected.weights(rows=queries)).sum(dim=0).tolist(), strict=True)
     )
-    notes = sink.notes(look)
-    if len(strongest) < len(kept):
-        share = sum(weights[place] for place in strongest) / (sum(weights) or 1.0)
-        notes.append(f"{len(strongest)} of {grouped(len(kept))} keys are drawn; they got {percent(share)} of it.")
-    table = Table(("at", "key", "weight"), tuple((look.keys[kept[one]], kept[one], weights[one]) for one in strongest))
+    strongest = sorted(sorted(weights, key=lambda key: -weights[key])[:most])
+    names = join_some([f"“{make_visible(selected.rows[row])}”" for row in queries])
+    panel = Bars(
+        labels=tuple(selected.keys[key] for key in strongest),
+        values=tuple(weights[key] for key in strongest),
+        title="weight" if len(queries) == 1 else f"weights of {len(queries)} tokens, summed",
+        digits=3,
+        top=1.0 if len(queries) == 1 else None,
+    )
+    notes = hidden.notes(selected)
+    if len(strongest) < len(weights):
+        share = format_percent(sum(weights[key] for key in strongest) / (sum(weights.values()) or 1.0))
+        notes.append(f"{len(strongest)} of {len(weights):,} keys are drawn; they got {share} of the attention.")
     return Picture(
         view="rows",
-        title=f"Where {names} {'looks' if len(asked) == 1 else 'look'}: {look.title}",
+        title=f"Where {names} {'looks' if len(queries) == 1 else 'look'}: {selected.title}",
         panels=(panel,),
-        source=look.source,
+        source=selected.source,
         notes=tuple(notes),
-        table=table,
+        table=Table(("at", "key", "weight"), tuple((selected.keys[key], key, weights[key]) for key in strongest)),
     )

@@ -1,88 +1,78 @@
 """Attention as a sequence diagram: scores from the query to each key, weights from each value to the sum."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from transom.names import Misfit
-from transom.show.look import Look, counted, looked
-from transom.show.numbers import grouped, percent, written
-from transom.show.panels import Exchange, Message
+from transom.files.strict_settings import check_at_least
+from transom.show.formatting import format_percent, to_fixed
 from transom.show.panels.grid import MASKED
+from transom.show.panels.sequence_diagram import Message, SequenceDiagram
 from transom.show.picture import Picture, Table
+from transom.show.selected_head import SelectedHead, select_head
 
-FEW = 4  # tokens that are all drawn as queries
+FEW = 4  # a text of at most so many tokens has all its queries drawn
 
 
 def sequence(
-    thing: Any, *, rows: Sequence[int] | int | None = None, most: int = 8, digits: int = 2, **where: Any
+    thing: Any, *, rows: Sequence[int] | int | None = None, most: int = 8, digits: int = 2, **selection: Any
 ) -> Picture:
-    """For each query asked for: its score to every key, the weight of every value, and the weighted sum to the output.
+    """For each query: its score for every key, the weight of every value, and the weighted sum to the output.
 
-    rows   the tokens that look; unless given, all of at most four, else the last
+    rows   the queries; by default all of at most four, otherwise the last
     most   the keys that get most, at most so many; the figure says what they cover
     """
-    look = looked(thing, **where)
-    if most < 1:
-        raise Misfit(f"at least one key is drawn, but got most={most}; 8 is a good picture")
-    size = len(look.rows)
-    every = range(size) if size <= FEW else [size - 1]
-    asked = (
-        list(every)
-        if rows is None
-        else [counted(row, "queries", size) for row in ([rows] if isinstance(rows, int) else rows)]
-    )
-    weights, scores = look.weights(rows=asked), look.scores(rows=asked)
+    selected = select_head(thing, **selection)
+    check_at_least(1, most=most)
+    default = range(len(selected.rows)) if len(selected.rows) <= FEW else -1
+    queries = selected.row_indices(default if rows is None else rows)
+    weights, scores = selected.weights(rows=queries), selected.scores(rows=queries)
     keys = sorted(weights.sum(dim=0).argsort(descending=True, stable=True)[:most].tolist())
-    chosen = {
-        (row, key): (float(scores[at, key]), float(weights[at, key])) for at, row in enumerate(asked) for key in keys
+    numbers = {
+        (row, key): (float(scores[index, key]), float(weights[index, key]))
+        for index, row in enumerate(queries)
+        for key in keys
     }
-    panel = exchanged(look, asked, keys, chosen, digits)
-    table = Table(
-        ("from", "at", "score", "weight"),
-        tuple(
-            (look.rows[row], look.keys[key], None if score == float("-inf") else score, weight)
-            for (row, key), (score, weight) in chosen.items()
-        ),
-    )
-    notes = (
-        [MASKED.replace("Grey or –", "An arrow that reads “masked”")]
-        if any(score == float("-inf") for score, _ in chosen.values())
-        else []
-    )
-    if len(keys) < len(look.keys):
-        share = float(weights[:, keys].sum()) / max(1, len(asked))
-        notes.append(
-            f"{len(keys)} of {grouped(len(look.keys))} keys are drawn; they got {percent(share)} of the attention."
-        )
+    table = []
+    for (row, key), (score, weight) in numbers.items():
+        table.append((selected.rows[row], selected.keys[key], None if score == -math.inf else score, weight))
+    masked = any(score == -math.inf for score, _ in numbers.values())
+    notes = [MASKED.replace("Grey or –", "An arrow that reads “masked”")] if masked else []
+    if len(keys) < len(selected.keys):
+        share = format_percent(float(weights[:, keys].sum()) / max(1, len(queries)))
+        notes.append(f"{len(keys)} of {len(selected.keys):,} keys are drawn; they got {share} of the attention.")
     return Picture(
         view="sequence",
-        title=f"One step at a time: {look.title}",
-        panels=(panel,),
-        source=look.source,
+        title=f"One step at a time: {selected.title}",
+        panels=(build_diagram(selected, queries, keys, numbers, digits),),
+        source=selected.source,
         notes=tuple(notes),
-        table=table,
+        table=Table(("from", "at", "score", "weight"), tuple(table)),
     )
 
 
-def exchanged(look: Look, asked: list[int], keys: list[int], chosen: Any, digits: int) -> Exchange:
-    """Queries, keys, values, the sum and the output, from left to right, and what passes between them."""
-    roles = ["query"] * len(asked) + ["key"] * len(keys) + ["value"] * len(keys) + ["Σ"] + ["output"] * len(asked)
-    tokens = (
-        [look.rows[row] for row in asked]
-        + 2 * [look.keys[key] for key in keys]
-        + [""]
-        + [look.rows[row] for row in asked]
-    )
-    first_key, first_value = len(asked), len(asked) + len(keys)
+def build_diagram(
+    selected: SelectedHead,
+    queries: list[int],
+    keys: list[int],
+    numbers: dict[tuple[int, int], tuple[float, float]],
+    digits: int,
+) -> SequenceDiagram:
+    """Queries, keys, values, the sum and the outputs, from left to right; `numbers` has the score and the weight."""
+    query_tokens, key_tokens = [selected.rows[row] for row in queries], [selected.keys[key] for key in keys]
+    roles = ["query"] * len(queries) + ["key"] * len(keys) + ["value"] * len(keys) + ["Σ"] + ["output"] * len(queries)
+    tokens = [*query_tokens, *key_tokens, *key_tokens, "", *query_tokens]
+    first_key, first_value = len(queries), len(queries) + len(keys)
     total = first_value + len(keys)
     messages = []
-    for number, row in enumerate(asked):
-        for at, key in enumerate(keys):
-            score = chosen[row, key][0]
-            words = "masked" if score == float("-inf") else written(score, digits)
-            messages.append(Message(number, first_key + at, words, "score"))
-        for at, key in enumerate(keys):
-            if chosen[row, key][1] > 0:
-                messages.append(Message(first_value + at, total, written(chosen[row, key][1], digits), "weight"))
+    for number, row in enumerate(queries):
+        for index, key in enumerate(keys):
+            score = numbers[row, key][0]
+            text = "masked" if score == -math.inf else to_fixed(score, digits)
+            messages.append(Message(number, first_key + index, text, "score"))
+        for index, key in enumerate(keys):
+            weight = numbers[row, key][1]
+            if weight > 0:
+                messages.append(Message(first_value + index, total, to_fixed(weight, digits), "weight"))
         messages.append(Message(total, total + 1 + number, "Weighted Sum", "sum"))
-    return Exchange(roles=tuple(roles), parties=tuple(tokens), messages=tuple(messages))
+    return SequenceDiagram(roles=tuple(roles), parties=tuple(tokens), messages=tuple(messages))

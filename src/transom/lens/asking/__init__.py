@@ -1,1 +1,0 @@
-"""Asking a model whether an arrow matters: what it gives without it."""

@@ -1,0 +1,1 @@
+"""What one attention is: its record, its statistics, its receipt, its map."""

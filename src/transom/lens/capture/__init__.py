@@ -1,0 +1,1 @@
+"""Captures the attentions of a model while they run."""

@@ -1,0 +1,191 @@
+"""The state of capture in one thread: who listens, who cuts edges, and which modules and attentions are running."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+
+from transom.kernels import Problem
+from transom.lens.capture.captured_attention import CapturedAttention, EdgeCut
+
+
+class AttentionListener:
+    """Gets each attention with the modules it ran in, outermost first, and its number within the innermost."""
+
+    cuts_edges = False
+
+    def on_attention(self, captured: CapturedAttention | None, modules: list[nn.Module], order: int) -> None:
+        """An attention ran; None if it could not be read."""
+
+    def edges_to_cut(self, problem: Problem, modules: list[nn.Module], order: int) -> EdgeCut | None:
+        """Which edges to cut out of an attention, if `cuts_edges`."""
+
+
+@dataclass(eq=False)
+class ModuleCall:
+    """A module's forward is running; its attentions and its softmax belong to it."""
+
+    module: nn.Module
+    count_before: int  # attentions that the thread had captured when it began
+    cut: EdgeCut | None = None  # the edges that were cut out of its last softmax
+
+
+@dataclass(eq=False)
+class KernelCall:
+    """One kernel computes the attention; the fused kernels inside it give their log-sum-exps."""
+
+    log_sum_exps: list[Tensor] = field(default_factory=list)
+
+    @property
+    def lse(self) -> Tensor | None:
+        """The log-sum-exp of the attention, if exactly one fused kernel computed all of it."""
+        return self.log_sum_exps[0] if len(self.log_sum_exps) == 1 else None
+
+
+@dataclass(eq=False)
+class RepeatedCall:
+    """A kernel with dropout runs again, to cut edges out of the softmax inside it."""
+
+    shape: tuple[int, int, int, int]
+    to_cut: EdgeCut
+    cut: EdgeCut | None = None  # what was cut; None until the softmax has run
+
+
+@dataclass(eq=False)
+class EagerCall:
+    """A Python function computes the attention step by step; its softmax gives the weights."""
+
+    keys: int
+    weights: list[Tensor] = field(default_factory=list)
+    cut: EdgeCut | None = None
+
+
+@dataclass(eq=False)
+class OwnWork:
+    """Transom computes something itself, or has captured already what runs; nothing in it is captured."""
+
+
+AttentionCall = KernelCall | RepeatedCall | EagerCall | OwnWork
+Attention = TypeVar("Attention", bound=AttentionCall)
+
+
+class CaptureState(threading.local):
+    """What one thread captures: for whom, and the modules and attentions that are running, outermost first."""
+
+    def __init__(self) -> None:
+        self.listeners: list[AttentionListener] = []
+        self.module_calls: list[ModuleCall] = []
+        self.attention_calls: list[AttentionCall] = []
+        self.count = 0  # of attentions captured so far
+        # Modules with a softmax that does not count as attention, and its shape when it last ran.
+        self.other_softmaxes: dict[nn.Module, tuple[int, ...]] = {}
+
+    @property
+    def cutters(self) -> list[AttentionListener]:
+        return [listener for listener in self.listeners if listener.cuts_edges]
+
+    @property
+    def attention(self) -> AttentionCall | None:
+        """The innermost attention that is running; None outside any."""
+        return self.attention_calls[-1] if self.attention_calls else None
+
+    @property
+    def module_call(self) -> ModuleCall | None:
+        """The innermost module that is running; None outside any."""
+        return self.module_calls[-1] if self.module_calls else None
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """The modules that are running, outermost first."""
+        return [call.module for call in self.module_calls]
+
+    @property
+    def order(self) -> int:
+        """Which attention of the innermost module the next one is."""
+        call = self.module_call
+        return 0 if call is None else self.count - call.count_before
+
+    def starts_attention(self, x: object) -> bool:
+        """Whether an attention of x is to be captured: somebody listens, x has data, and no attention is running."""
+        return bool(self.listeners) and self.attention is None and is_concrete(x)
+
+    @contextmanager
+    def enter(self, call: Attention) -> Iterator[Attention]:
+        """What runs in this block belongs to that attention."""
+        self.attention_calls.append(call)
+        try:
+            yield call
+        finally:
+            self.attention_calls.remove(call)
+
+    def end_inner_modules(self, module: nn.Module) -> ModuleCall | None:
+        """Drop the modules that the innermost call of a module has called, and return that call; None if it has none.
+
+        A module that failed has not dropped itself.
+        """
+        if all(call.module is not module for call in self.module_calls):
+            return None
+        while self.module_calls[-1].module is not module:
+            self.module_calls.pop()
+        return self.module_calls[-1]
+
+    def clear_modules(self) -> None:
+        """Drop all modules and softmaxes, once nobody listens any more."""
+        self.module_calls.clear()
+        self.other_softmaxes.clear()
+
+    def record_cut(self, cut: EdgeCut | None) -> None:
+        """Remember what was cut out of a softmax: for the attention that it is part of, or else for its module."""
+        call = self.attention or self.module_call
+        if isinstance(call, RepeatedCall | EagerCall | ModuleCall):
+            call.cut = cut
+
+    def publish(self, read: Callable[[], CapturedAttention | None]) -> None:
+        """Report one attention to the listeners; None if it could not be read."""
+        order = self.order
+        self.count += 1
+        with outside_model():
+            captured = read()
+            for listener in self.listeners:
+                listener.on_attention(captured, self.modules, order)
+
+    def edges_to_cut(self, problem: Problem) -> EdgeCut | None:
+        """The edges to cut out of the attention that is running; None if there are none."""
+        cutters = self.cutters
+        if not cutters:
+            return None
+        with outside_model():
+            cuts = [cutter.edges_to_cut(problem, self.modules, self.order) for cutter in cutters]
+        cuts = [cut for cut in cuts if cut is not None]
+        return reduce(or_, cuts) if cuts else None
+
+
+CAPTURE = CaptureState()
+
+
+@contextmanager
+def own_work() -> Iterator[None]:
+    """For what Transom computes in the model's stead: not captured, and without autocast."""
+    autocast = torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else nullcontext()
+    with autocast, CAPTURE.enter(OwnWork()):
+        yield
+
+
+@contextmanager
+def outside_model() -> Iterator[None]:
+    """For what Transom computes beside the model: the same, and without gradients and inference tensors."""
+    with torch.inference_mode(False), torch.no_grad(), own_work():
+        yield
+
+
+def is_concrete(x: object) -> bool:
+    """Whether x is a tensor with data, not one that a compiler traces with."""
+    return isinstance(x, Tensor) and not isinstance(x, FakeTensor | FunctionalTensor) and x.device.type != "meta"

@@ -1,0 +1,235 @@
+"""`watch`: keep each attention that a model runs; the model's output stays bit-identical."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
+from typing import Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from transom.kernels import Problem
+from transom.lens.attention.kv_history import KVHistory, KVSlice
+from transom.lens.attention.labels import find_patch_grid
+from transom.lens.attention.sight import Sight, StatsOnlySight
+from transom.lens.capture.call_state import CAPTURE, AttentionListener
+from transom.lens.capture.captured_attention import CapturedAttention
+from transom.lens.capture.dispatch_hooks import listen
+from transom.lens.capture.eager_attention import looks_like_attention
+from transom.lens.trace import Trace, layer_matches, list_some, suggest_names
+from transom.names import Misfit
+
+KEEPS = ("qkv", "statistics")
+MASKS_COMPARED = 4  # of the masks kept so far, the last few may equal the next one
+WHOLE_MODEL, NO_MODULE = "(model)", "(no module)"  # names of attentions that have no path
+Layers = Sequence[str | int] | str | int | None
+Part = TypeVar("Part")
+
+
+class AttentionNames:
+    """The names of a model's attentions, and which of them ran."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.paths: dict[object, str] = {module: name for name, module in model.named_modules()}
+        self.ran: list[str] = []
+        self.foreign = 0  # attentions of other models
+
+    def attention_name(self, modules: list[nn.Module], order: int) -> str | None:
+        """The path of the innermost module that is the model's; None if the attention is another model's."""
+        for module in reversed(modules):
+            path = self.paths.get(module, self.paths.get(getattr(module, "_orig_mod", None)))
+            if path is not None:
+                return ".".join(part for part in (path, implied_suffix(module, order)) if part) or WHOLE_MODEL
+        return None if modules else NO_MODULE
+
+    def record(self, modules: list[nn.Module], order: int) -> str | None:
+        """The name of an attention that ran; None if it is another model's."""
+        name = self.attention_name(modules, order)
+        if name is None:
+            self.foreign += 1
+        else:
+            self.ran.append(name)
+        return name
+
+    def check_any_ran(self) -> None:
+        """Raise an error if no attention ran."""
+        if self.ran:
+            return
+        similar = [name or WHOLE_MODEL for name, module in self.model.named_modules() if looks_like_attention(module)]
+        clue = f"{list_some(similar)} look like attention" if similar else "none of its modules looks like attention"
+        if self.foreign:
+            clue += f"; {self.foreign} attentions ran in modules that are not part of it"
+        raise Misfit(
+            f"no attention of {type(self.model).__name__} was seen: {clue}; run it inside the block and in its thread,"
+            ' with attention that PyTorch computes (for Hugging Face models attn_implementation="sdpa")'
+        )
+
+
+def implied_suffix(module: nn.Module, order: int) -> str:
+    """What to append to the path of a module that runs its parts without calling them."""
+    if isinstance(module, nn.TransformerEncoderLayer):
+        return "self_attn"
+    # Compiled code calls no modules, so its attentions are numbered.
+    return f"compiled[{order}]" if hasattr(module, "_orig_mod") else ""
+
+
+class TensorCopies:
+    """Copies tensors to one device: a model may overwrite its own at once (residuals in place, caches).
+
+    A mask that every layer repeats is stored once, and so are keys and values that a cache repeats at every step.
+    """
+
+    def __init__(self, device: torch.device | None) -> None:
+        self.device = device
+        self.masks: list[Tensor] = []
+        self.histories: dict[str, KVHistory] = {}  # the latest keys and values under each name
+
+    def copy(self, x: Tensor) -> Tensor:
+        """A contiguous copy."""
+        return torch.empty(x.shape, dtype=x.dtype, device=self.device or x.device).copy_(x)
+
+    def copy_mask(self, x: Tensor) -> Tensor:
+        """A copy, or an equal one made before."""
+        for mask in reversed(self.masks):
+            if mask.shape == x.shape and mask.dtype == x.dtype and torch.equal(mask, x.to(mask.device)):
+                return mask
+        self.masks = [*self.masks[1 - MASKS_COMPARED :], self.copy(x)]
+        return self.masks[-1]
+
+    def copy_fields(self, part: Part) -> Part:
+        """A mask or a bias, or a combination of them, with copies of its tensors."""
+        if not is_dataclass(part) or isinstance(part, type):
+            return part
+        values = {field.name: getattr(part, field.name) for field in fields(part)}
+        for name, value in values.items():
+            values[name] = self.copy_mask(value) if isinstance(value, Tensor) else self.copy_fields(value)
+        return replace(part, **values)
+
+    def copy_problem(self, problem: Problem, name: str) -> tuple[Problem, KVSlice]:
+        """A copy of the problem under that name; of keys and values seen before, only the new ones are copied."""
+        mask, bias = self.copy_fields(problem.mask), self.copy_fields(problem.bias)
+        problem = replace(problem, Q=self.copy(problem.Q), mask=mask, bias=bias)
+        history = self.histories.get(name)
+        first = None if history is None else history.match_step(problem)
+        if history is None or first is None:
+            problem = replace(problem, K=self.copy(problem.K), V=self.copy(problem.V))
+            self.histories[name] = history = KVHistory(problem.K, problem.V)
+        kv_slice = history.slice_for(problem, first or 0)
+        return replace(problem, K=kv_slice.K, V=kv_slice.V), kv_slice
+
+    def copy_sight(self, captured: CapturedAttention, name: str) -> Sight:
+        """A Sight of copies of what was captured under that name; it knows which keys of its history it used."""
+        problem, kv_slice = self.copy_problem(captured.problem, name)
+        output = None if captured.output is None else self.copy(captured.output)
+        lse = None if captured.lse is None else self.copy(captured.lse)
+        joined = self.copy_fields(captured.joined_output)
+        sight = replace(captured, problem=problem, output=output, lse=lse, joined_output=joined).to_sight()
+        sight.kv_slice = kv_slice
+        return sight
+
+
+class ModelCapture(AttentionListener):
+    """Listens to every attention, and keeps those of the wanted layers of one model in a trace."""
+
+    def __init__(
+        self, model: nn.Module, trace: Trace, layers: list[str | int] | None, keep: str, copies: TensorCopies
+    ) -> None:
+        self.names = AttentionNames(model)
+        self.trace, self.layers, self.keep, self.copies = trace, layers, keep, copies
+        self.unread: list[str] = []
+
+    def wants(self, name: str) -> bool:
+        return self.layers is None or any(layer_matches(layer, name) for layer in self.layers)
+
+    def on_attention(self, captured: CapturedAttention | None, modules: list[nn.Module], order: int) -> None:
+        name = self.names.record(modules, order)
+        if name is None or not self.wants(name):
+            return
+        if captured is None:
+            self.unread.append(name)
+        elif self.keep == "statistics":
+            self.trace.add(name, StatsOnlySight(captured.to_sight(), self.copies.device))
+        else:
+            self.trace.add(name, self.copies.copy_sight(captured, name))
+
+    def check_softmaxes(self, softmaxes: dict[nn.Module, tuple[int, ...]]) -> None:
+        """Raise an error for a softmax of an attention's shape in a module that is not named after attention."""
+        key_counts = {sight.shape[3] for sight in self.trace}
+        for module, shape in softmaxes.items():
+            name = self.names.paths.get(module)
+            if name is None or len(shape) != 4 or not self.wants(name):
+                continue
+            if shape[2] > 1 and (shape[2] == shape[3] or shape[3] in key_counts):
+                raise Misfit(
+                    f"a softmax over {shape} ran in {name or WHOLE_MODEL!r}, which may be attention but is not named"
+                    f" after it; name its class so that attention is in it, as in {type(module).__name__}Attention, or"
+                    " leave it out with layers=…"
+                )
+
+    def check_layers(self) -> None:
+        """Raise an error for a layer that was named and never ran."""
+        ran = list(dict.fromkeys(self.names.ran))
+        for layer in self.layers or ():
+            if not any(layer_matches(layer, name) for name in ran):
+                raise Misfit(
+                    f"layer {layer!r} was to be watched, but no attention ran in it; {suggest_names(str(layer), ran)}"
+                )
+
+    def check_read(self) -> None:
+        """Raise an error for attention that could not be read."""
+        if self.unread:
+            raise Misfit(
+                f"attention ran in {list_some(list(dict.fromkeys(self.unread)))} in a form that cannot be read, as its"
+                " weights are not queries by keys for each head; watch other modules with layers=…"
+            )
+
+
+@contextmanager
+def watch(
+    model: nn.Module,
+    tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    layers: Layers = None,
+    keep: Literal["qkv", "statistics"] = "qkv",
+    device: torch.device | str | None = None,
+    targets: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    grid: tuple[int, int] | None = None,
+) -> Iterator[Trace]:
+    """While the block runs, keep each attention of the model; its output stays bit-identical.
+
+    tokens   the tokens of the sequence, or of each sequence of the batch, as text labels
+    layers   only these: numbers (3 is any path with a part "3"), paths, beginnings of paths, or patterns with *
+    keep     "qkv" for Q, K, V, output and log-sum-exp, or "statistics" for a few numbers per row and key
+    device   the device for the kept tensors; by default they stay where they are
+    targets  the tokens that the decoder of an encoder–decoder reads
+    grid     rows and columns of an image's patches, if the model's config does not give them
+    """
+    check_is_model(model, "watch")
+    if keep not in KEEPS:
+        raise Misfit(f"keep must be one of {', '.join(KEEPS)}, but got {keep!r}; qkv keeps all that weights need")
+    trace = Trace(tokens, targets)
+    if layers is not None:
+        layers = [layers] if isinstance(layers, str | int) else list(layers)
+    capture = ModelCapture(model, trace, layers, keep, TensorCopies(None if device is None else torch.device(device)))
+    with listen(capture):
+        yield trace
+        other_softmaxes = dict(CAPTURE.other_softmaxes)
+    capture.check_softmaxes(other_softmaxes)
+    capture.names.check_any_ran()
+    capture.check_layers()
+    capture.check_read()
+    set_grid(trace, model, grid)
+
+
+def check_is_model(model: object, caller: str) -> None:
+    """Raise an error unless it is a PyTorch model."""
+    if not isinstance(model, nn.Module):
+        raise Misfit(f"{caller} takes a torch.nn.Module, but got {type(model).__name__}; give the model itself")
+
+
+def set_grid(trace: Trace, model: nn.Module, grid: tuple[int, int] | None) -> None:
+    """Give the trace the grid of its image, and patches as tokens if every attention is over all patches."""
+    key_counts = [(name, sight.shape[3]) for name, sight in trace.items()]
+    trace.grid = patches = find_patch_grid(model, key_counts, grid)
+    if patches is not None and trace.tokens is None and all(patches.covers(*item) for item in key_counts):
+        trace.tokens = [patches.labels()] * trace[0].shape[0]

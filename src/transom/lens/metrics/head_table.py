@@ -1,0 +1,274 @@
+"""Sums of the measures over the rows of many runs, and the table of every head's means that they give."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from transom.files.strict_settings import suggest
+from transom.files.terminal import escape_controls
+from transom.lens.metrics.head_measures import DISPLAY_NAMES
+from transom.names import Misfit, check_index, integer_or_none
+
+MOST_HEADS = 2**16
+LARGEST_SUM = 2**512
+UNIT = 2.0**64  # sums are whole numbers of 1 / UNIT: adding them is exact in any order
+NO_ROWS = "no row has what it asks for"
+HEADINGS = {"entropy": DISPLAY_NAMES["entropy"], "entropy_without_sink": "without sink"}
+
+
+class LayerSums(msgspec.Struct, forbid_unknown_fields=True):
+    """The sums of one attention: for each measure a number per head, and how many rows it covers.
+
+    sums      in units of 2⁻⁶⁴
+    missing   why a measure cannot be computed, by its name
+    """
+
+    heads: int
+    cross: bool
+    sums: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = {}
+    missing: dict[str, str] = {}
+
+    def add(self, measure: str, sums: Sequence[float], counts: Sequence[int], name: str) -> None:
+        """Add more rows of a measure; `name` is that of the attention."""
+        if not all(map(math.isfinite, sums)):
+            raise Misfit(f"{measure!r} of {name!r} is not a number; look at what the model was given")
+        self.add_units(measure, [int(number * UNIT) for number in sums], counts)
+
+    def add_units(self, measure: str, sums: Sequence[int], counts: Sequence[int]) -> None:
+        for totals, more in ((self.sums, sums), (self.counts, counts)):
+            old = totals.get(measure, [0] * self.heads)
+            totals[measure] = [total + number for total, number in zip(old, more, strict=True)]
+
+    def merge(self, other: "LayerSums", name: str) -> None:
+        """Add the sums of the same attention in other runs."""
+        if (self.heads, self.cross) != (other.heads, other.cross):
+            raise Misfit(
+                f"{name!r} has heads={self.heads} in one and heads={other.heads} in the other; these are of different"
+                " models, so measure them apart"
+            )
+        for measure, sums in other.sums.items():
+            self.add_units(measure, sums, other.counts[measure])
+        self.missing.update(other.missing)
+
+    def check(self, name: str) -> None:
+        """Raise an error unless each list has one number per head, within its bounds."""
+        if not 1 <= self.heads <= MOST_HEADS:
+            raise Misfit(f"{name!r} should have 1 to {MOST_HEADS} heads, but it says another number")
+        for measure in self.sums.keys() | self.counts.keys():
+            sums, counts = self.sums.get(measure, ()), self.counts.get(measure, ())
+            if not self.heads == len(sums) == len(counts):
+                raise Misfit(f"{name!r} should have {self.heads} sums and counts of {measure!r}, but it has not")
+            if any(abs(number) > LARGEST_SUM for number in (*sums, *counts)):
+                raise Misfit(f"{name!r} should have sums and counts of {measure!r} that can be, but one is too large")
+
+    def count(self, measure: str, head: int) -> int:
+        """How many rows a head's mean covers."""
+        return self.counts[measure][head] if measure in self.counts else 0
+
+    def mean(self, measure: str, head: int) -> float | None:
+        """A head's measure; None if no row counts."""
+        count = self.count(measure, head)
+        return self.sums[measure][head] / (count * UNIT) if count else None
+
+
+class HeadSums(msgspec.Struct, forbid_unknown_fields=True):
+    """The sums of every attention, in the order in which they ran."""
+
+    measures: list[str]
+    layers: dict[str, LayerSums] = {}
+
+    def layer(self, name: str, heads: int, cross: bool) -> LayerSums:
+        """The sums of one attention, zero at first."""
+        layer = self.layers.setdefault(name, LayerSums(heads, cross))
+        if layer.heads != heads:
+            raise Misfit(
+                f"{name!r} ran with heads={layer.heads} and with heads={heads}; measure such runs one at a time"
+            )
+        return layer
+
+    def merge(self, other: "HeadSums") -> None:
+        """Add the sums of other runs of the same model."""
+        if self.measures != other.measures:
+            raise Misfit(
+                f"one has the measures {', '.join(self.measures)}, the other {', '.join(other.measures)};"
+                " join what was measured alike"
+            )
+        if self.layers and other.layers and list(self.layers) != list(other.layers):
+            raise Misfit(
+                f"one has the attentions {', '.join(self.layers):.80}, the other {', '.join(other.layers):.80}; these"
+                " are of different models, so measure them apart"
+            )
+        for name, layer in other.layers.items():
+            self.layer(name, layer.heads, layer.cross).merge(layer, name)
+
+    @classmethod
+    def merge_all(cls, parts: Iterable["HeadSums"]) -> "HeadSums":
+        """The sums of all parts; the same in any order."""
+        parts = list(parts)
+        if not parts:
+            raise Misfit("there should be sums to join, but none came; name one file or more")
+        total = cls(parts[0].measures)
+        for part in parts:
+            total.merge(part)
+        return total
+
+    def check(self) -> None:
+        if len(set(self.measures)) < len(self.measures):
+            raise Misfit("its measures should be different ones, but one comes twice")
+        for name, layer in self.layers.items():
+            layer.check(name)
+
+
+@dataclass(frozen=True)
+class HeadRow:
+    """One head: its measures by name, None where there is none, and how many rows each is the mean of."""
+
+    layer: str
+    head: int
+    cross: bool
+    values: dict[str, float | None]
+    counts: dict[str, int]
+
+    def __getitem__(self, measure: str) -> float | None:
+        if measure not in self.values:
+            raise Misfit(f"{measure!r} was not measured; {suggest(measure, self.values)}")
+        return self.values[measure]
+
+
+class HeadTable:
+    """Rows of heads, in the order of the layers; `missing` says why a measure of a layer is None."""
+
+    def __init__(self, measures: Sequence[str], rows: Sequence[HeadRow], missing: dict[tuple[str, str], str]) -> None:
+        self.measures, self.rows, self.missing = tuple(measures), list(rows), missing
+
+    @classmethod
+    def from_sums(cls, sums: HeadSums) -> "HeadTable":
+        """The table of means from sums."""
+        rows = [
+            HeadRow(
+                name,
+                head,
+                layer.cross,
+                {measure: layer.mean(measure, head) for measure in sums.measures},
+                {measure: layer.count(measure, head) for measure in sums.measures},
+            )
+            for name, layer in sums.layers.items()
+            for head in range(layer.heads)
+        ]
+        missing = {
+            (name, measure): layer.missing.get(measure, NO_ROWS)
+            for name, layer in sums.layers.items()
+            for measure in sums.measures
+            if not any(layer.counts.get(measure, ()))
+        }
+        return cls(sums.measures, rows, missing)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[HeadRow]:
+        return iter(self.rows)
+
+    def __getitem__(self, key: tuple[str, int] | int) -> HeadRow:
+        """The row of a (layer, head), or a row by its number in the table."""
+        if integer_or_none(key) is not None:
+            return self.rows[check_index(key, "rows", len(self.rows))]
+        if not isinstance(key, tuple):
+            raise Misfit(
+                f"a row is asked for by (layer, head) or by its number, but got {key!r:.60}; only(…) picks several"
+            )
+        row = next((row for row in self.rows if (row.layer, row.head) == key), None)
+        if row is None:
+            layers = list(dict.fromkeys(row.layer for row in self.rows))
+            raise Misfit(f"there is no head {key!r}; {suggest(str(key[0]) if key else '', layers)}")
+        return row
+
+    def sorted(self, by: str, most: int | None = None) -> "HeadTable":
+        """The heads with the highest measure first, or only so many of them; those without it come last."""
+        if by not in self.measures:
+            raise Misfit(f"{by!r} was not measured; {suggest(by, self.measures)}")
+
+        def rank(row: HeadRow) -> tuple[bool, float]:
+            value = row.values[by]
+            return (value is None, 0.0 if value is None else -value)
+
+        return HeadTable(self.measures, sorted(self.rows, key=rank)[:most], self.missing)
+
+    def only(self, wanted: Callable[[HeadRow], bool]) -> "HeadTable":
+        """The heads for which a function is true: `table.only(lambda row: row.cross)`."""
+        return HeadTable(self.measures, [row for row in self.rows if wanted(row)], self.missing)
+
+    def to_dicts(self) -> list[dict[str, object]]:
+        """A plain dict per head."""
+        return [
+            {"layer": row.layer, "head": row.head, "cross": row.cross, **row.values, "rows": row.counts}
+            for row in self.rows
+        ]
+
+    def json(self) -> str:
+        """The rows, and why measures are missing."""
+        missing = [{"layer": layer, "measure": measure, "why": why} for (layer, measure), why in self.missing.items()]
+        return json.dumps({"heads": self.to_dicts(), "missing": missing}, indent=2, ensure_ascii=False)
+
+    def csv(self) -> str:
+        """A line per head; empty where there is no number."""
+        text = io.StringIO()
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow(["layer", "head", "cross", *self.measures])
+        for row in self.rows:
+            numbers = ("" if value is None else repr(value) for value in row.values.values())
+            lines.writerow([row.layer, row.head, int(row.cross), *numbers])
+        return text.getvalue()
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, width: int | None = None) -> str:
+        """Aligned columns, and below them why measures are missing; columns beyond `width` follow underneath."""
+        head = ["layer", "head", *(HEADINGS.get(measure, measure) for measure in self.measures)]
+        cells = [head] + [
+            [row.layer, str(row.head), *("–" if value is None else f"{value:.3f}" for value in row.values.values())]
+            for row in self.rows
+        ]
+        widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
+        lines = []
+        for columns in fit_columns(widths, width):
+            lines += [""] if lines else []
+            for line in cells:
+                layer, *others = ((line[column], widths[column]) for column in columns)
+                lines.append("  ".join([layer[0].ljust(layer[1]), *(cell.rjust(size) for cell, size in others)]))
+        return escape_controls("\n".join([*lines, *self.notes()]))
+
+    def notes(self) -> list[str]:
+        """Why measures are missing, one line for all layers and measures that share a reason."""
+        shown = {row.layer for row in self.rows}
+        layers_by_reason: dict[tuple[str, str], list[str]] = {}
+        for (layer, measure), why in self.missing.items():
+            if layer in shown:
+                layers_by_reason.setdefault((measure, why), []).append(layer)
+        measures_by_reason: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for (measure, why), layers in layers_by_reason.items():
+            measures_by_reason.setdefault((why, tuple(layers)), []).append(measure)
+        return [
+            f"– {', '.join(measures)} of {layers[0]}{f' and {len(layers) - 1} more' if len(layers) > 1 else ''}: {why}"
+            for (why, layers), measures in measures_by_reason.items()
+        ]
+
+
+def fit_columns(widths: list[int], most: int | None) -> list[list[int]]:
+    """Columns in groups that fit, each with layer and head in front and at least one measure."""
+    front = sum(widths[:2]) + 2
+    groups, used = [[0, 1]], front
+    for column in range(2, len(widths)):
+        used += widths[column] + 2
+        if most is not None and used > most and len(groups[-1]) > 2:
+            groups.append([0, 1])
+            used = front + widths[column] + 2
+        groups[-1].append(column)
+    return groups

@@ -1,0 +1,1 @@
+"""Decoding steps without the overhead of modules: in C++, or in PyTorch."""

@@ -1,0 +1,205 @@
+"""Decoding steps by the native engine: all layers in one call, in float32 on a CPU, for the parts it knows."""
+
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from transom.equations.positions import apply_rotary_halves
+from transom.kernels import dispatch, native_library
+from transom.kernels.decode_program import (
+    OWN,
+    SOURCE,
+    DecodeProgram,
+    HeadSizes,
+    ProgramBuilder,
+    ProgramValue,
+    UnsupportedPart,
+)
+from transom.kernels.native_library import NativeLibrary
+from transom.kernels.packed_linear import LazyLogits, PackedMatrix
+from transom.layers import Alibi, Arrangement, FeedForward, MultiHeadAttention, Projection, Relative, Rotary, SwiGLU
+from transom.models.generation.decoding_steps import CachedSteps, DecodingSteps
+from transom.models.generation.fast.functional import embed_tokens
+
+ROOM = 32  # steps of new keys and values in a buffer; a full one is doubled
+ACTIVATIONS = {torch.relu: "relu", F.gelu: "gelu"}
+Part = Callable[[ProgramValue], ProgramValue]
+
+
+class NativeSteps(DecodingSteps):
+    """Each row has a list of the slots that hold its past, so keys and values are never moved."""
+
+    def __init__(self, cached: CachedSteps, num_beams: int, engine: NativeLibrary) -> None:
+        model, blocks = cached.model, cached.cache.blocks
+        prompts, length = len(cached.prompt), cached.cache.length
+        self.embedding, self.rotary = model.embedding, common_rotary(model.stack.blocks)
+        self.program = build_program(ProgramBuilder(engine), cached)
+        self.unembedding = PackedMatrix(engine, model.unembedding)
+        # Of each row: the slots of its past, how many of them are padding, and the source it attends to.
+        self.slots = torch.arange(prompts * length, dtype=torch.int32).view(prompts, length)
+        self.left_padding = None if cached.real is None else (~cached.real).sum(dim=1, dtype=torch.int32)
+        self.row_sources = torch.arange(prompts, dtype=torch.int32)
+        self.length, self.used = length, prompts * length
+        layer = cast("Arrangement", model.stack.blocks[0]).attention
+        self.kv = torch.empty(len(blocks), self.used, 2 * layer.kv_heads * layer.d_head)
+        for layer_kv, block_cache in zip(self.kv, blocks, strict=True):
+            if length:
+                layer_kv.copy_(flatten_kv(*block_cache.attention.kv))
+        self.make_room(prompts * num_beams)
+        self.set_sources(cached)
+
+    def set_sources(self, cached: CachedSteps) -> None:
+        """List the real tokens of each source, if there are sources."""
+        kv = cached.cache.blocks[0].cross.kv
+        if kv is None:
+            return
+        prompts, _, length, _ = kv[0].shape
+        real = torch.ones(prompts, length, dtype=torch.bool) if cached.source_real is None else cached.source_real
+        order = real.int().argsort(dim=1, descending=True, stable=True)
+        first = torch.arange(0, prompts * length, length)[:, None]
+        self.source_slots, self.source_ends = (first + order).int(), real.sum(dim=1, dtype=torch.int32)
+        table = self.program.struct.slot_tables[SOURCE]
+        table.slots, table.stride, table.length = self.source_slots.data_ptr(), length, length
+        table.end = self.source_ends.data_ptr()
+
+    def make_room(self, rows: int) -> None:
+        """Make room for one more key and value of each row."""
+        if self.length == self.slots.shape[1]:
+            self.slots = F.pad(self.slots, (0, max(ROOM, self.length)))
+            self.program.reserve(self.slots.shape[1], self.angles())
+        if self.used + rows > self.kv.shape[1]:
+            self.kv = F.pad(self.kv, (0, 0, 0, max(ROOM * rows, self.kv.shape[1])))
+            self.program.set_kv(self.kv)
+
+    def angles(self) -> Float[Tensor, "token pairs"] | None:
+        """The rotary angles of every position there is room for."""
+        if self.rotary is None:
+            return None
+        return self.rotary.angles.lookup(torch.arange(self.slots.shape[1])[None], torch.float32)[0]
+
+    def next(self, tokens: Int[Tensor, " batch"]) -> LazyLogits:
+        rows = len(tokens)
+        self.make_room(rows)
+        position = torch.tensor([[self.length]])
+        position = position if self.left_padding is None else position - self.left_padding[:, None]
+        x = embed_tokens(self.embedding, tokens.view(rows, 1), position)
+        self.length += 1
+        own, source = self.program.struct.slot_tables[OWN], self.program.struct.slot_tables[SOURCE]
+        own.slots, own.stride, own.length = self.slots.data_ptr(), self.slots.shape[1], self.length
+        own.begin = None if self.left_padding is None else self.left_padding.data_ptr()
+        source.row_lists = self.row_sources.data_ptr()
+        self.used += rows
+        return LazyLogits(self.program.step(x, self.used - rows), self.unembedding)
+
+    def select(self, rows: Int[Tensor, " batch"], prompts: Int[Tensor, " any"] | None = None) -> None:
+        self.slots, self.row_sources = self.slots[rows], self.row_sources[rows]
+        self.left_padding = None if self.left_padding is None else self.left_padding[rows]
+
+
+def make_native_steps(cached: CachedSteps, num_beams: int) -> NativeSteps | str:
+    """The steps, or why the native engine cannot do them."""
+    engine = native_library.library_or_reason()
+    if dispatch.requested_engine() == "torch":
+        return "the engine is torch"
+    if isinstance(engine, str):
+        return engine
+    for parameter in (cached.model.unembedding, *cached.model.stack.parameters()):
+        if parameter.dtype != torch.float32 or parameter.device.type != "cpu":
+            return f"it computes float32 on a CPU, not {parameter.dtype} on {parameter.device}"
+    if torch.is_autocast_enabled("cpu"):
+        return "autocast is on"
+    try:
+        return NativeSteps(cached, num_beams, engine)
+    except UnsupportedPart as part:
+        return f"it does not know {part}"
+
+
+def build_program(builder: ProgramBuilder, cached: CachedSteps) -> DecodeProgram:
+    """A program for all layers, recorded by running the equations of the blocks."""
+    stack = cached.model.stack
+    x = builder.value(cached.model.unembedding.shape[1])
+    for block, cache in zip(cast("Iterable[Arrangement]", stack.blocks), cached.cache.blocks, strict=True):
+        norms = {
+            name: translate_module(builder, part) for name, part in block.named_children() if name.startswith("norm_")
+        }
+        attention = translate_self_attention(builder, block.attention)
+        cross = None if block.cross is None else translate_cross_attention(builder, block.cross, cache.cross.kv)
+        parts, feed_forward = SimpleNamespace(**norms), translate_module(builder, block.feed_forward)
+        x = type(block).combine(parts, x, attention, cross, feed_forward)  # pyright: ignore[reportArgumentType]
+    return DecodeProgram(builder, translate_module(builder, stack.closing)(cast("ProgramValue", x)))
+
+
+def translate_module(builder: ProgramBuilder, module: nn.Module) -> Part:
+    """The module as a function that records its operations."""
+    if type(module) is nn.Identity:
+        return lambda x: x
+    if type(module) is Projection:
+        return lambda x: builder.linear(x, module.weight, module.bias)
+    if type(module) is nn.LayerNorm:
+        return lambda x: builder.norm("layer_norm", x, module.weight, module.bias, module.eps)
+    if type(module) is nn.RMSNorm and module.eps is not None:
+        return lambda x: builder.norm("rms_norm", x, module.weight, None, cast("float", module.eps))
+    if type(module) is FeedForward and module.activation in ACTIVATIONS:
+        first, second = translate_module(builder, module.W_1), translate_module(builder, module.W_2)
+        activation = ACTIVATIONS[module.activation]
+        return lambda x: second(builder.record(activation, hidden := first(x), hidden.width))
+    if type(module) is SwiGLU:
+        gate, up, down = (translate_module(builder, part) for part in (module.W_gate, module.W_up, module.W_down))
+        return lambda x: down(builder.record("swiglu", gated := gate(x), gated.width, other=up(x)))
+    raise UnsupportedPart(type(module).__name__)
+
+
+def translate_self_attention(builder: ProgramBuilder, layer: MultiHeadAttention) -> Part:
+    """A self-attention with queries, keys and values by one product."""
+    modules, positions = [layer.W_Q, layer.W_K, layer.W_V], layer.positions
+    if positions.enters == "attention" and type(positions) not in (Rotary, Alibi, Relative):
+        raise UnsupportedPart(f"{type(positions).__name__} positions in attention")
+    for module in modules:
+        if type(module) is not Projection:
+            raise UnsupportedPart(type(module).__name__)
+    weight = torch.cat([cast("Tensor", module.weight) for module in modules])
+    bias = None if layer.W_Q.bias is None else torch.cat([cast("Tensor", module.bias) for module in modules])
+    project_out, sizes = translate_module(builder, layer.W_O), head_sizes(layer)
+    if type(positions) is Rotary:
+        halves = positions.apply_angles is apply_rotary_halves
+
+        def attend_rotated(x: ProgramValue) -> ProgramValue:
+            rotated = builder.rotate(builder.linear(x, weight, bias), sizes, halves)
+            return project_out(builder.self_attention(rotated, sizes))
+
+        return attend_rotated
+    score_bias = positions.bias(weight.device)
+    return lambda x: project_out(builder.self_attention(builder.linear(x, weight, bias), sizes, score_bias))
+
+
+def translate_cross_attention(
+    builder: ProgramBuilder, layer: MultiHeadAttention, kv: tuple[Tensor, Tensor] | None
+) -> Part:
+    """A cross-attention to a source whose keys and values are in the cache."""
+    assert kv is not None
+    project, project_out = translate_module(builder, layer.W_Q), translate_module(builder, layer.W_O)
+    sizes, source = head_sizes(layer), flatten_kv(*kv)
+    return lambda x: project_out(builder.cross_attention(project(x), sizes, source))
+
+
+def head_sizes(layer: MultiHeadAttention) -> HeadSizes:
+    return HeadSizes(layer.heads, layer.kv_heads, layer.d_head)
+
+
+def common_rotary(blocks: Iterable[nn.Module]) -> Rotary | None:
+    """The rotary positions of the blocks that have any, which must be the same in all of them."""
+    parts = [cast("Arrangement", block).attention.positions for block in blocks]
+    different = {(part.d_head, part.base): part for part in parts if type(part) is Rotary}
+    if len(different) > 1:
+        raise UnsupportedPart("Rotary positions that differ from block to block")
+    return next(iter(different.values()), None)
+
+
+def flatten_kv(K: Tensor, V: Tensor) -> Float[Tensor, "any any2"]:
+    """One row of numbers for each token of each prompt: its keys, then its values, head by head."""
+    return torch.cat([K, V], dim=1).transpose(1, 2).flatten(2).flatten(0, 1).contiguous()

@@ -1,0 +1,74 @@
+"""One call of `generate`: its arguments, checked and put in order, and its result."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from transom.models.generation.config import GenerationConfig
+from transom.models.generation.logits_processors import LogitsProcessors
+from transom.models.generation.prompts import Prompts, left_pad
+from transom.models.generation.stopping_criteria import StoppingCriteria, TokenDecoder
+from transom.names import Misfit
+
+Streamer = Callable[[int, int], object]
+
+
+@dataclass(kw_only=True, eq=False)
+class GenerationRequest:
+    """What to generate after which prompts, under which rules, and for how long.
+
+    prompt         the prompts with all padding in front
+    real           False for that padding; None if there is none
+    left_padding   the number of padding tokens in front of each prompt
+    limits         the most new tokens of each prompt
+    """
+
+    settings: GenerationConfig
+    longest: int  # tokens of the model's longest sequence
+    prompts: Prompts  # what each sequence of the result begins with
+    source: Prompts | None = None  # of an encoder–decoder
+    seed: int | list[int] | None = None
+    streamer: Streamer | None = None
+    tokenizer: TokenDecoder | None = None
+    scored: bool = False  # whether the scores of the sequences are returned
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        if settings.num_beams > 1 and self.streamer is not None:
+            raise Misfit(
+                f"a streamer gets each token as it is chosen, but num_beams={settings.num_beams} may still change them;"
+                " use num_beams=1"
+            )
+        self.prompt, self.real = left_pad(self.prompts)
+        limits = [new_token_limit(count, settings, self.longest) for count in self.prompts.counts()]
+        self.limits = torch.tensor(limits, dtype=torch.int64, device=self.prompt.device)
+        self.smallest_limit, self.largest_limit = min(limits), max(limits)
+        self.left_padding = torch.zeros_like(self.limits) if self.real is None else (~self.real).sum(dim=1)
+        self.rules = LogitsProcessors(settings, self.prompt.shape[1], self.prompt.device)
+        self.stopping = StoppingCriteria(settings, self.tokenizer, self.prompt.device)
+
+
+class GenerationResult(NamedTuple):
+    """The new tokens of each row, padded behind their ends, how many they are, and the score of the row."""
+
+    new: Int[Tensor, "batch token"]
+    ends: list[int]
+    scores: Float[Tensor, " batch"]
+
+
+def new_token_limit(start: int, settings: GenerationConfig, longest: int) -> int:
+    """How many new tokens may follow a prompt of `start` tokens."""
+    if settings.max_new_tokens is not None:
+        return settings.max_new_tokens
+    name, limit = "max_length", settings.max_length
+    if limit is None:
+        name, limit = "the model's longest", longest
+    if limit <= start:
+        raise Misfit(
+            f"{name}={limit} leaves no room behind a prompt of {start} tokens; raise it, or shorten the prompt"
+        )
+    return limit - start

@@ -1,1 +1,0 @@
-"""Training, going on after a stop, judging."""

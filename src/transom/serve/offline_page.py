@@ -1,0 +1,132 @@
+"""The page as one HTML file that works without a server."""
+
+import base64
+import gzip
+import json
+import re
+import tempfile
+import webbrowser
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transom.files.atomic_files import write_file
+from transom.files.terminal import escape_controls
+from transom.names import Misfit
+from transom.serve.offline_answers import HeadIndex, OfflineAnswers
+from transom.serve.session import Session
+from transom.serve.worker import Job
+from transom.show.formatting import make_visible
+from transom.show.html_page import csp_hash
+
+if TYPE_CHECKING:
+    from transom.lens import Trace
+    from transom.serve.session import SessionRun
+
+IMPORT = re.compile(r'^import (?:\{\s(?P<names>[^}]+)\s\} from )?"\./(?P<file>\w+)\.js";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function) (?P<name>\w+))", re.MULTILINE)
+FIRST = "app"
+HEIGHT = 760  # pixels of the frame in a notebook
+
+
+def build_html(answers: str, title: str) -> str:
+    """A page that loads nothing; `answers` are the responses it needs, in base64."""
+    script, style = bundle_scripts(), read_static("style.css")
+    icon = f"data:image/svg+xml;base64,{base64.b64encode(read_static('icon.svg').encode()).decode()}"
+    policy = f"default-src 'none'; script-src {csp_hash(script)}; style-src {csp_hash(style)}; img-src data:"
+    replacements = {
+        '<meta charset="utf-8">': '<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="'
+        f"{policy}; base-uri 'none'; form-action 'none'\">",
+        '<link rel="stylesheet" href="style.css">': f"<style>{style}</style>",
+        '<script type="module" src="app.js"></script>\n': "",
+        "<title>Transom: a window into self-attention</title>": f"<title>{title}</title>",
+        "</body>": f'<script type="application/octet-stream" id="offline-answers">{answers}</script>\n'
+        f"<script>{script}</script>\n</body>",
+    }
+    page = read_static("index.html").replace("icon.svg", icon)
+    for before, after in replacements.items():
+        assert page.count(before) == 1, before
+        page = page.replace(before, after)
+    return page
+
+
+def read_static(name: str) -> str:
+    return (files("transom.serve") / "static" / name).read_text(encoding="utf-8")
+
+
+def bundle_scripts() -> str:
+    """All modules as one script: each is a function that is called once, after those it imports, and returns its
+    exports."""
+    modules: dict[str, str] = {}
+    add_module(FIRST, modules, ())
+    return escape_non_ascii("\n".join(["(() => {", '"use strict";', *modules.values(), "})();"]))
+
+
+def escape_non_ascii(script: str) -> str:
+    """Escape characters beyond ASCII, so that the script's hash holds even if a notebook mistakes the encoding."""
+    return re.sub(r"[^\x00-\x7f]", lambda match: json.dumps(match[0])[1:-1], script)
+
+
+def add_module(name: str, modules: dict[str, str], importers: tuple[str, ...]) -> None:
+    """Add a module after all that it imports."""
+    if name in importers:
+        raise Misfit(f"modules import each other in a circle: {' → '.join([*importers, name])}; move what they share")
+    if name in modules:
+        return
+    source = read_static(f"{name}.js")
+    for match in IMPORT.finditer(source):
+        add_module(match["file"], modules, (*importers, name))
+    exported = ", ".join(match["name"] for match in EXPORT.finditer(source))
+    body = EXPORT.sub("", IMPORT.sub(import_as_constant, source))
+    modules[name] = f"const in_{name} = (() => {{\n{body}return {{ {exported} }};\n}})();"
+
+
+def import_as_constant(match: re.Match[str]) -> str:
+    """`import { a as b }` as constants from the exports of that module."""
+    names = match["names"]
+    return "" if names is None else f"const {{ {names.replace(' as ', ': ')} }} = in_{match['file']};\n"
+
+
+class OfflinePage:
+    """The page of one run in one file; a notebook shows it in a frame."""
+
+    def __init__(self, html: str) -> None:
+        self.html = html
+
+    def save(self, path: str | Path) -> Path:
+        write_file(Path(path), self.html.encode())
+        return Path(path)
+
+    def show(self) -> None:
+        """Open it in a browser, from a temporary file; the path is printed."""
+        folder = Path(tempfile.mkdtemp(prefix="transom-"))
+        path = self.save(folder / "page.html")
+        print(escape_controls(f"the page is in {path}"))
+        webbrowser.open(path.as_uri())
+
+    def __repr__(self) -> str:
+        return f"Page({len(self.html):,} characters: save it, show it in a browser, or look at it in a notebook)"
+
+    def _repr_html_(self) -> str:
+        """The page in a frame that may run its own script, but cannot reach the notebook."""
+        frame = f'width="100%" height="{HEIGHT}" style="border:0" title="The attention of one run"'
+        return f'<iframe sandbox="allow-scripts" {frame} srcdoc="{escape(self.html)}"></iframe>'
+
+
+def page_of(trace: "Trace", name: str = "") -> OfflinePage:
+    """The page of a watched run; it has no model, so no edge can be knocked out."""
+    if not trace.entries:
+        raise Misfit("this Trace has no attention to show; run the model inside `with transom.watch(model)` first")
+    stitched = trace.stitched() if len(trace.names) < len(trace) else trace
+    session = Session(trace=stitched, name=name or "the model")
+    return build_page(session, session.run("1"))
+
+
+def build_page(
+    session: Session, run: "SessionRun", chosen: HeadIndex | None = None, job: Job | None = None
+) -> OfflinePage:
+    """The page of a run with one head open; by default the one that is ranked first."""
+    answers = OfflineAnswers(session, run, job or Job(lambda job: None), chosen)
+    packed = base64.b64encode(gzip.compress(json.dumps(answers.to_dict()).encode(), mtime=0)).decode()
+    return OfflinePage(build_html(packed, f"Transom: {escape(make_visible(session.run_title(run)))}"))

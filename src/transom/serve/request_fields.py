@@ -1,0 +1,138 @@
+"""The fields of every request, each with its bounds."""
+
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+
+from transom.files.documents import MalformedDocument, decode_json
+from transom.files.strict_settings import suggest
+from transom.names import Misfit
+
+Text = Annotated[str, msgspec.Meta(max_length=20_000)]
+Name = Annotated[str, msgspec.Meta(max_length=300)]
+RunNumber = Annotated[str, msgspec.Meta(max_length=16)]
+Index = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
+
+
+class RequestFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The fields of a request; an unknown one is an error."""
+
+
+Fields = TypeVar("Fields", bound=RequestFields)
+
+
+class RunRequest(RequestFields, frozen=True):
+    """A text to run."""
+
+    text: Text
+    model: Name = ""  # one of the open models; by default the first
+    target: Text | None = None  # for an encoder–decoder, instead of its own
+    more: Annotated[int, msgspec.Meta(ge=0, le=256)] = 0  # tokens that a decoder writes after the text
+
+
+class CompareRequest(RequestFields, frozen=True):
+    """Another run, to compare this one with."""
+
+    other: RunNumber
+
+
+class TileRequest(RequestFields, frozen=True):
+    """One tile of a head's map."""
+
+    head: Index = 0
+    level: Index = 0
+    row: Index = 0
+    column: Index = 0
+    pool: Literal["max", "mean"] = "max"
+    sink: bool = True
+    against: RunNumber = ""  # another run: the tile is the signed difference to it
+
+
+class WeightsRequest(RequestFields, frozen=True):
+    """A block of single weights."""
+
+    head: Index = 0
+    first_row: Index = 0
+    first_key: Index = 0
+    rows: Annotated[int, msgspec.Meta(ge=1, le=64)] = 32
+    keys: Annotated[int, msgspec.Meta(ge=1, le=64)] = 32
+
+
+class TopEdgesRequest(RequestFields, frozen=True):
+    """The strongest edges of a head."""
+
+    head: Index = 0
+    count: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
+    sink: bool = True
+
+
+class PictureRequest(RequestFields, frozen=True):
+    """A view of one head, in one format."""
+
+    head: Index = 0
+    format: Literal["json", "svg", "html", "txt", "png", "pdf", "mmd", "dot"] = "json"
+    token: Index | None = None
+    key: Index | None = None  # in the arrows: the one from `token` at this key is marked
+
+
+class PageRequest(RequestFields, frozen=True):
+    """A run as one file, with one head open."""
+
+    attention: Index
+    head: Index = 0
+
+
+class EdgeFields(RequestFields, frozen=True):
+    """One edge: from a row of a head, at a key."""
+
+    layer: Name
+    head: Index
+    query: Index | None = None
+    key: Index | None = None
+
+
+class KnockOutRequest(RequestFields, frozen=True):
+    """Edges, or whole heads, to knock out."""
+
+    edges: Annotated[list[EdgeFields], msgspec.Meta(min_length=1, max_length=64)]
+    how: Literal["before", "after"] = "before"
+
+
+class EffectsRequest(RequestFields, frozen=True):
+    """The strongest edges of a row, with their effects."""
+
+    head: Index = 0
+    query: Index = 0
+    key: Index | None = None  # this edge alone, instead of the strongest
+    count: Annotated[int, msgspec.Meta(ge=1, le=24)] = 8
+
+
+class FramesRequest(RequestFields, frozen=True):
+    """One head of a replay."""
+
+    name: Name
+    head: Index = 0
+
+
+def parse_query(kind: type[Fields], query: list[tuple[str, str]]) -> Fields:
+    """The fields of a query string."""
+    known = {field.name for field in msgspec.structs.fields(kind)}
+    fields: dict[str, str | bool] = {}
+    for name, value in query:
+        if name not in known:
+            raise Misfit(f"there is no field {name!r:.60}; {suggest(name[:60], sorted(known))}")
+        if name in fields:
+            raise Misfit(f"the field {name!r} came twice; give it once")
+        fields[name] = {"true": True, "false": False}.get(value, value)
+    try:
+        return msgspec.convert(fields, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise Misfit(f"the query does not fit: {error}; correct it") from error
+
+
+def parse_body(kind: type[Fields], body: bytes) -> Fields:
+    """The fields of a JSON body."""
+    try:
+        return decode_json(body, kind)
+    except MalformedDocument as error:
+        raise Misfit(f"the body does not fit: {error}; correct it") from error

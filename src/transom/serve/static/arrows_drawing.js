@@ -1,0 +1,62 @@
+// The arrows of a head as the server draws them, for the screen and for downloads alike, made to be used: here nothing
+// is drawn, only hidden, marked and listened to.
+
+// The server's SVG as an element; tokens in it are text.
+export function parseDrawing(text) {
+  const parsed = new DOMParser().parseFromString(text, "image/svg+xml");
+  return document.importNode(parsed.documentElement, true);
+}
+
+// Show what belongs to the chosen row and key, as the server does in a download of them.
+export function markChoice(svg, row, key) {
+  for (const arrow of svg.querySelectorAll(".arrow")) {
+    const isOwn = Number(arrow.dataset.row) === row;
+    setShown(arrow, row === null ? !arrow.classList.contains("weak") : isOwn);
+    arrow.classList.toggle("selected", isOwn && Number(arrow.dataset.key) === key);
+  }
+  for (const numbers of svg.querySelectorAll(".numbers")) setShown(numbers, Number(numbers.dataset.row) === row);
+  markWords(svg, "from", row);
+  markWords(svg, "at", key);
+}
+
+function setShown(element, isShown) {
+  if (isShown) element.removeAttribute("display");
+  else element.setAttribute("display", "none");
+}
+
+// The chosen word is pressed; it, or else the first, is the one that Tab goes to.
+function markWords(svg, side, chosen) {
+  for (const [index, word] of svg.querySelectorAll(`.${side} .word`).entries()) {
+    word.setAttribute("aria-pressed", String(index === chosen));
+    word.setAttribute("tabindex", index === (chosen ?? 0) ? "0" : "-1");
+  }
+}
+
+// Say what things are to people who listen to the page.
+export function describeDrawing(svg, title) {
+  svg.setAttribute("role", "group");
+  svg.setAttribute("aria-label", title);
+  const sides = { from: "tokens that look", at: "tokens looked at" };
+  for (const [side, label] of Object.entries(sides)) {
+    const group = svg.querySelector(`.${side}`);
+    group.setAttribute("role", "group");
+    group.setAttribute("aria-label", label);
+  }
+  svg.querySelectorAll(".word").forEach((word) => word.setAttribute("role", "button"));
+  svg.querySelector(".next-token").setAttribute("aria-hidden", "true");
+}
+
+// Clicks and keys: `onArrow(row, key)`, `onWord(side, index)` and `onKey(event, side, index)`.
+export function listenToDrawing(svg, { onArrow, onWord, onKey }) {
+  const wordAt = (event) => event.target.closest(".word")?.id.split("-");
+  svg.addEventListener("click", (event) => {
+    const arrow = event.target.closest(".arrow");
+    const word = wordAt(event);
+    if (arrow) onArrow(Number(arrow.dataset.row), Number(arrow.dataset.key));
+    else if (word) onWord(word[0], Number(word[1]));
+  });
+  svg.addEventListener("keydown", (event) => {
+    const word = wordAt(event);
+    if (word) onKey(event, word[0], Number(word[1]));
+  });
+}

@@ -1,0 +1,171 @@
+// <transom-arrows>: which token looks at which, as arrows; an arrow can be knocked out to see whether it matters.
+
+import { get, getText } from "./api.js";
+import { describeDrawing, listenToDrawing, markChoice, parseDrawing } from "./arrows_drawing.js";
+import { button, card, hint, make, row as rowOf, term } from "./dom.js";
+import { EdgeEffects } from "./edge_effects.js";
+import { announce, currentAttention, nextToken, prefersReducedMotion, state, withErrors } from "./state.js";
+import { displayToken, formatNumber, rowName, tokenLegend } from "./token_text.js";
+
+const ROW_PAUSE = 700; // milliseconds
+const MOST_TOKENS = 64; // of each side
+const PLAY = "Play, row by row";
+
+const largest = (numbers) => numbers.indexOf(Math.max(...numbers));
+
+class ArrowsView extends HTMLElement {
+  connectedCallback() {
+    const stopLoading = state.on(["attention", "head", "opened"], () => this.load());
+    const stopShowing = state.on(["row", "key"], () => this.show());
+    this.stopListening = () => [stopLoading, stopShowing].forEach((stop) => stop());
+    this.picture = make("div", { class: "scroll" });
+    this.legend = hint();
+    this.player = button(PLAY, () => (this.timer ? this.pause() : this.play()));
+    this.effects = new EdgeEffects();
+    const help = hint("Choose a token to see its ", term("weight", "weights"), ", an arrow to ask whether it matters.");
+    this.replaceChildren(card(help, this.picture, rowOf(this.player, this.legend)), this.effects.element);
+    this.load();
+  }
+
+  disconnectedCallback() {
+    this.pause();
+    this.stopListening();
+    this.effects.close();
+  }
+
+  async load() {
+    const { run, attention: index, head } = state.now;
+    const attention = currentAttention();
+    const path = `/api/runs/${run}/${index}`;
+    const block = { head, rows: Math.min(MOST_TOKENS, attention.queries), keys: Math.min(MOST_TOKENS, attention.keys) };
+    this.pause();
+    await withErrors(async () => {
+      const [data, drawing] = await Promise.all([
+        get(`${path}/weights`, block),
+        getText(`${path}/picture/arrows`, { head, format: "svg" }),
+      ]);
+      const isCurrent = state.now.run === run && state.now.attention === index && state.now.head === head;
+      if (isCurrent && this.isConnected) this.showDrawing(data, drawing, attention);
+    });
+  }
+
+  showDrawing(data, drawing, attention) {
+    this.data = data;
+    this.next = data.rows.map((_, row) => nextToken(row, attention));
+    this.legend.textContent = tokenLegend([...data.rows, ...data.keys, ...this.next.filter((token) => token)]);
+    this.svg = parseDrawing(drawing);
+    describeDrawing(this.svg, `Arrows of ${attention.name}, head ${state.now.head}`);
+    listenToDrawing(this.svg, {
+      onArrow: (row, key) => this.chooseEdge(row, key),
+      onWord: (side, index) => this.chooseWord(side, index),
+      onKey: (event, side, index) => this.onKey(event, side, index),
+    });
+    const focused = this.picture.querySelector(":focus")?.id;
+    this.picture.replaceChildren(this.svg);
+    this.show();
+    if (focused) this.focusWord(...focused.split("-"));
+  }
+
+  show() {
+    if (!this.svg) return;
+    markChoice(this.svg, state.now.row, state.now.key);
+    for (const side of ["from", "at"]) {
+      const words = this.svg.querySelectorAll(`.${side} .word`);
+      words.forEach((word, index) => word.setAttribute("aria-label", this.describeWord(side, index)));
+    }
+  }
+
+  // The chosen row, if it is among those drawn.
+  get row() {
+    return state.now.row in this.data.rows ? state.now.row : null;
+  }
+
+  rowName(row) {
+    return rowName(this.data.rows[row], this.next[row]);
+  }
+
+  // An edge in words; masked edges have a weight of 0.
+  edgeName(row, key) {
+    const weight = formatNumber(this.data.weights[row][key], 2);
+    return `row ${this.rowName(row)}, column ${displayToken(this.data.keys[key])}, ${weight}`;
+  }
+
+  describeWord(side, index) {
+    if (side === "from") return `${this.rowName(index)}, looks`;
+    return this.row !== null ? this.edgeName(this.row, index) : `${displayToken(this.data.keys[index])}, looked at`;
+  }
+
+  focusWord(side, index) {
+    this.picture.querySelector(`#${side}-${index}`)?.focus();
+  }
+
+  onKey(event, side, index) {
+    const count = (side === "from" ? this.data.rows : this.data.keys).length;
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) {
+      const next = (index + step + count) % count;
+      this.chooseWord(side, next, false);
+      this.focusWord(side, next);
+    } else if (event.key === "Enter" || event.key === " ") this.chooseWord(side, index);
+    else if (event.key === "ArrowUp" || event.key === "ArrowDown") this.focusOtherSide(side, index);
+    else if (event.key === "Escape") state.set({ row: null, key: null });
+    else return;
+    event.preventDefault();
+  }
+
+  // From below to the key that the chosen row looks at most; else to the word opposite.
+  focusOtherSide(side, index) {
+    const [other, tokens] = side === "from" ? ["at", this.data.keys] : ["from", this.data.rows];
+    const opposite = Math.min(index, tokens.length - 1);
+    this.focusWord(other, other === "at" && this.row !== null ? largest(this.data.weights[this.row]) : opposite);
+  }
+
+  // A word below chooses its row, or with `toggles` gives it up; one above an edge from the chosen row.
+  chooseWord(side, index, toggles = true) {
+    if (side === "from") this.chooseRow(index, toggles);
+    else this.chooseEdge(this.row ?? largest(this.data.weights.map((weights) => weights[index])), index);
+  }
+
+  chooseRow(row, toggles) {
+    state.set({ row: toggles && state.now.row === row ? null : row, key: null });
+    if (state.now.row === null) return;
+    const key = largest(this.data.weights[row]);
+    const weight = formatNumber(this.data.weights[row][key], 2);
+    announce(`${this.rowName(row)} looks most at ${displayToken(this.data.keys[key])}, ${weight}`);
+  }
+
+  chooseEdge(row, key) {
+    if (this.data.scores[row][key] === null) {
+      announce(`row ${this.rowName(row)} may not look at ${displayToken(this.data.keys[key])}: masked`);
+      state.set({ row, key: null });
+      return;
+    }
+    state.set({ row, key });
+    announce(this.edgeName(row, key));
+  }
+
+  // Each row in its turn: where it looks while the model predicts the next token.
+  play() {
+    const rows = this.data.rows.length;
+    this.player.textContent = "Pause";
+    let row = state.now.row === null || state.now.row >= rows - 1 ? 0 : state.now.row + 1;
+    const tick = () => {
+      if (row >= rows) {
+        this.pause();
+        return;
+      }
+      this.chooseRow(row, false);
+      row += 1;
+      this.timer = setTimeout(tick, prefersReducedMotion() ? 3 * ROW_PAUSE : ROW_PAUSE);
+    };
+    tick();
+  }
+
+  pause() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    this.player.textContent = PLAY;
+  }
+}
+
+customElements.define("transom-arrows", ArrowsView);

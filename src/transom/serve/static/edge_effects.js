@@ -1,0 +1,138 @@
+// Does this arrow matter? Its numbers, and the model run again without it, or without the whole head.
+
+import { get, post } from "./api.js";
+import { button, columnHead, hint, make, row as rowOf, rowHead, scrollTable, term } from "./dom.js";
+import { isOffline } from "./offline.js";
+import { probabilityBar } from "./probability_bar.js";
+import { announce, currentAttention, nextToken, session, state, withErrors } from "./state.js";
+import { displayToken, formatNumber, formatPercent, rowName } from "./token_text.js";
+
+const TITLE = "Does it matter?";
+
+export class EdgeEffects {
+  constructor() {
+    this.element = make("section", { class: "card", "aria-label": TITLE });
+    this.close = state.on(["row", "key", "head", "attention"], () => this.show());
+    this.show();
+  }
+
+  get hasModel() {
+    return Boolean(session.run?.model) && !isOffline;
+  }
+
+  show() {
+    const { row, key } = state.now;
+    if (!this.hasModel && !isOffline) {
+      this.element.replaceChildren(
+        hint("This run is a trace without its model: arrows can be seen, but not knocked out."),
+      );
+    } else if (row === null || key === null) this.showHint();
+    else this.showEdge(row, key);
+  }
+
+  showHint() {
+    const text = this.hasModel ? "Choose an arrow to knock it out alone, or:" : "Choose an arrow to read its numbers.";
+    this.element.replaceChildren(make("h2", {}, TITLE), hint(text), this.hasModel ? this.headButton() : "");
+  }
+
+  async showEdge(row, key) {
+    const { run, attention, head } = state.now;
+    const path = `/api/runs/${run}/${attention}`;
+    const isCurrent = () => state.now.row === row && state.now.key === key;
+    // deno-lint-ignore camelcase -- the names of the route's fields
+    const block = { head, first_row: row, first_key: key, rows: 1, keys: 1 };
+    const found = await withErrors(() => get(`${path}/weights`, block));
+    if (!found || !isCurrent()) return;
+    const edge = `“${rowName(found.rows[0], nextToken(row))}” → “${displayToken(found.keys[0])}”`;
+    this.element.replaceChildren(
+      make("h2", {}, `Does ${edge} matter?`),
+      numbersOf(found.scores[0][0], found.weights[0][0]),
+      this.hasModel ? this.edgeButtons(row, key, edge) : "",
+    );
+    if (!this.hasModel && !hasStoredEffects(attention, head)) return;
+    const effects = await withErrors(() => get(`${path}/effects`, { head, query: row }));
+    if (effects && isCurrent()) this.element.append(effectsTable(effects, row, key));
+  }
+
+  edgeButtons(row, key, edge) {
+    const how = make(
+      "select",
+      { "aria-label": "How to knock it out" },
+      make("option", { value: "before" }, "before the softmax: the rest is renormalised"),
+      make("option", { value: "after" }, "after the softmax: it is not"),
+    );
+    const edges = [{ layer: currentAttention().name, head: state.now.head, query: row, key }];
+    const knock = button("Knock it out", () => this.knockOut(edges, edge, how.value), { class: "main" });
+    return rowOf(knock, how, this.headButton());
+  }
+
+  headButton() {
+    const { head } = state.now;
+    const edges = [{ layer: currentAttention().name, head }];
+    return button(`Switch off head ${head}`, () => this.knockOut(edges, `all of head ${head}`));
+  }
+
+  async knockOut(edges, what, how = "before") {
+    const { run, row } = state.now;
+    const found = await withErrors(() => post(`/api/runs/${run}/knock_out`, { edges, how }));
+    if (!found) return;
+    const shown = row !== null && found.rows[row]?.kl > 0 ? found.rows[row] : mostChanged(found.rows);
+    this.element.querySelector(".result")?.remove();
+    const title = make("h2", {}, `Without ${what}`);
+    this.element.append(make("div", { class: "result" }, title, ...knockOutResult(found, shown)));
+    announce(shown ? changeSentence(shown) : `the output changed by ${formatNumber(found.change)}`);
+  }
+}
+
+const mostChanged = (rows) => rows.reduce((most, one) => (most === null || one.kl > most.kl ? one : most), null);
+
+function numbersOf(score, weight) {
+  return make("p", {}, term("score"), ` ${formatNumber(score)} · `, term("weight"), ` ${formatNumber(weight)}`);
+}
+
+// Whether an offline copy holds the effects of a head.
+function hasStoredEffects(attention, head) {
+  const stored = session.server.taken;
+  return stored.effects && attention === stored.attention && head === stored.head;
+}
+
+// The strongest arrows of a row: what each reads, carries, and contributes to the prediction.
+function effectsTable(found, row, key) {
+  const effect = found.rows[0]?.kl === null ? "effect on the whole text (nats)" : "effect (nats)";
+  const terms = [term("weight"), term("norm"), term("norm", "share"), term("knock-out", effect)];
+  const cell = (value) => make("td", {}, value === null ? "–" : formatNumber(value, 3));
+  const line = (one) => {
+    const name = rowHead((one.key === key ? "▸ " : "") + displayToken(one.at));
+    const numbers = [one.weight, one.norm, one.contribution, one.kl ?? Math.abs(one.change)];
+    return make("tr", {}, name, numbers.map(cell), make("td", { class: "word" }, one.flag));
+  };
+  const heads = [columnHead("looks at"), ...terms.map((one) => columnHead(one)), columnHead("")];
+  const title = `The strongest arrows from “${rowName(found.from, nextToken(row))}”, and what each contributes`;
+  const table = scrollTable(heads, found.rows.map(line));
+  return make("details", {}, make("summary", {}, title), table, found.notes.map((note) => hint(note)));
+}
+
+function knockOutResult(found, row) {
+  const change = formatNumber(found.change);
+  if (!row) return [make("p", {}, `The output changed by ${change}.`)];
+  const tokens = session.run.targets.length ? session.run.targets : session.run.tokens;
+  const caption = make("caption", { class: "hint" }, `What was expected after “${displayToken(tokens[row.row])}”`);
+  const heads = [columnHead("token"), ...["with it", "without"].map((title) => columnHead(title, { class: "bars" }))];
+  const line = (word) => {
+    const bars = [probabilityBar(word.before, ""), probabilityBar(word.after, "after")];
+    return make("tr", {}, rowHead(displayToken(word.token)), bars);
+  };
+  return [
+    make("p", {}, changeSentence(row)),
+    scrollTable(heads, row.words.map(line), caption),
+    hint(`All rows together changed by ${change} nats (KL divergence).`),
+  ];
+}
+
+function changeSentence(row) {
+  const { token, before, after } = row.words[0];
+  const verb = Math.abs(after - before) < 0.01 ? "hardly changes" : after < before ? "falls" : "rises";
+  return `The probability of “${displayToken(token)}” ${verb}: ${formatPercent(before)} with it, ${
+    formatPercent(after)
+  } without.`;
+}

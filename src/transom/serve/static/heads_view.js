@@ -1,0 +1,128 @@
+// <transom-heads>: every head with its measures, to sort, filter and open.
+
+import { get, stream } from "./api.js";
+import { paint } from "./colours.js";
+import { button, card, columnHead, hint, layerPath, make, row as rowOf, rowHead } from "./dom.js";
+import { session, state, withErrors } from "./state.js";
+import { formatNumber } from "./token_text.js";
+
+const MANY_WEIGHTS = 2 ** 25; // in a run: beyond them measuring takes so long that progress is shown
+
+const isMissing = (value) => value === null || value === undefined;
+
+class HeadsView extends HTMLElement {
+  connectedCallback() {
+    const stopLoading = state.on(["opened"], () => this.load());
+    const stopShowing = state.on(["measure"], () => this.show());
+    this.stopListening = () => [stopLoading, stopShowing].forEach((stop) => stop());
+    this.load();
+  }
+
+  disconnectedCallback() {
+    this.stopListening();
+    this.loading?.abort();
+  }
+
+  async load() {
+    this.loading?.abort();
+    this.loading = new AbortController();
+    this.replaceChildren(make("p", { class: "hint", role: "status" }, "Measuring every head …"));
+    const found = await withErrors(() => this.measure(`/api/runs/${state.now.run}`, this.loading.signal));
+    if (!found) return;
+    this.heads = found.heads;
+    this.measures = found.measures;
+    this.show();
+  }
+
+  async measure(run, signal) {
+    const weights = session.run.attentions.reduce((sum, one) => sum + one.heads * one.queries * one.keys, 0);
+    if (weights > MANY_WEIGHTS && !session.server.taken) {
+      const progress = make("progress", { max: 1, value: 0, "aria-label": "measuring every head" });
+      this.append(progress);
+      await stream(`${run}/measuring`, {}, (event) => (progress.value = event.share), signal);
+    }
+    return get(`${run}/heads`, {}, signal);
+  }
+
+  show() {
+    if (!this.heads || !this.isConnected) return;
+    const names = Object.keys(this.measures).filter((name) => this.heads.some((head) => !isMissing(head[name])));
+    const measure = names.includes(state.now.measure) ? state.now.measure : names[0];
+    const { spoken, meaning } = this.measures[measure];
+    this.replaceChildren(card(
+      make("h2", {}, `All heads at a glance: ${spoken}`),
+      hint(`${meaning}. The darker, the more; click a head to see its arrows.`),
+      this.grid(measure),
+      this.filter(),
+      hint("A dash: this measure does not apply to the head (no token repeats, or its keys are another text)."),
+      this.table(names, measure),
+    ));
+  }
+
+  filter() {
+    const onchange = (event) => {
+      this.layerFilter = event.target.value;
+      this.show();
+    };
+    const value = this.layerFilter ?? "";
+    const input = make("input", { id: "layer-filter", value, placeholder: "encoder, 2, cross …", onchange });
+    return rowOf(make("label", { for: "layer-filter" }, "Only layers with"), input);
+  }
+
+  table(names, measure) {
+    const wanted = this.heads.filter((head) => !this.layerFilter || head.layer.includes(this.layerFilter));
+    const sorted = wanted.sort((one, other) => (other[measure] ?? -Infinity) - (one[measure] ?? -Infinity));
+    const heads = [columnHead("layer"), columnHead("head"), ...names.map((name) => this.measureHead(name, measure))];
+    const lines = sorted.map((head) => this.line(head, names));
+    const table = make("table", {}, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, lines));
+    return make("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "All heads" }, table);
+  }
+
+  measureHead(name, measure) {
+    const { spoken, meaning } = this.measures[name];
+    const isSorted = name === measure;
+    const sort = button(spoken + (isSorted ? " ↓" : ""), () => state.set({ measure: name }));
+    return columnHead(sort, { "aria-sort": isSorted ? "descending" : "none", title: meaning });
+  }
+
+  line(head, names) {
+    const label = `open ${head.layer}, head ${head.head}`;
+    const opener = button(String(head.head), () => this.open(head), { "aria-label": label });
+    const cell = (name) => make("td", {}, isMissing(head[name]) ? "–" : formatNumber(head[name], 3));
+    return make("tr", {}, rowHead(layerPath(head.layer)), make("td", {}, opener), names.map(cell));
+  }
+
+  // Layers downwards, heads across, coloured by a measure.
+  grid(measure) {
+    const layers = Object.entries(Object.groupBy(this.heads, (head) => head.layer));
+    const values = this.heads.map((head) => head[measure]).filter((value) => !isMissing(value));
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const columns = [...Array(Math.max(...layers.map(([, heads]) => heads.length))).keys()];
+    const grid = make("div", { class: "head-grid" });
+    grid.style.gridTemplateColumns = `minmax(4rem, max-content) repeat(${columns.length}, minmax(2.4rem, 4rem))`;
+    const title = (head) => make("span", { class: "number" }, make("span", { class: "wide" }, "head "), String(head));
+    grid.append(make("span"), ...columns.map(title));
+    for (const [layer, heads] of layers) {
+      const cells = columns.map((i) => (heads[i] ? this.gridCell(heads[i], measure, low, high) : make("span")));
+      grid.append(layerPath(layer), ...cells);
+    }
+    return make("div", { class: "scroll" }, grid);
+  }
+
+  gridCell(head, measure, low, high) {
+    const value = head[measure];
+    const title = `${head.layer}, head ${head.head}`;
+    const label = `${title}: ${value === null ? "not known" : formatNumber(value, 3)}`;
+    const text = value === null ? "–" : formatNumber(value, 2);
+    const cell = button(text, () => this.open(head), { title, "aria-label": label });
+    if (value !== null) paint(cell, value, low, high);
+    return cell;
+  }
+
+  open(head) {
+    const attention = session.run.attentions.findIndex((one) => one.name === head.layer);
+    state.set({ attention, head: head.head, row: null, key: null, view: "see" });
+  }
+}
+
+customElements.define("transom-heads", HeadsView);

@@ -1,0 +1,90 @@
+// <transom-lessons>: the lessons, a page at a time, with every number computed.
+
+import { get } from "./api.js";
+import { button, card, hint, make, row as rowOf } from "./dom.js";
+import { matrixTable } from "./matrix_table.js";
+import { announce, session, state, withErrors } from "./state.js";
+
+class Lessons extends HTMLElement {
+  connectedCallback() {
+    this.stopListening = state.on(["lesson", "step"], () => this.load());
+    this.load();
+  }
+
+  disconnectedCallback() {
+    this.stopListening();
+  }
+
+  load() {
+    return withErrors(async () => {
+      this.titles ??= await get("/api/lessons");
+      const number = state.now.lesson ?? (session.server.lesson ? 0 : null);
+      if (number === null) {
+        this.showTitles();
+        return;
+      }
+      if (this.lesson?.number !== number) this.lesson = await get(`/api/lessons/${number}`);
+      this.showPage();
+    });
+  }
+
+  showTitles() {
+    const item = ({ number, title }) =>
+      make("li", { value: number }, button(title, () => state.set({ lesson: number, step: 0 })));
+    this.replaceChildren(card(
+      make("h2", {}, "Lessons, in order"),
+      hint("Each proves what it says with numbers, and shows a case where it fails."),
+      make("ol", {}, this.titles.map(item)),
+    ));
+  }
+
+  showPage() {
+    const { pages, steps } = this.lesson;
+    const step = Math.min(state.now.step ?? 0, pages.length - 1);
+    const page = pages[step];
+    const matches = (one) => one.type === "grid" && page.title.startsWith(one.title.split(":")[0]);
+    const panel = steps?.panels.find(matches);
+    const parts = page.parts.filter((part) => !panel || part.prose);
+    this.replaceChildren(card(
+      this.moves(step),
+      make("h2", {}, page.title),
+      panel?.equation ? make("p", { class: "arithmetic" }, panel.equation) : null,
+      ...lessonText(parts),
+      ...(panel ? matrixWithArithmetic(panel) : []),
+    ));
+  }
+
+  moves(step) {
+    const { pages, title } = this.lesson;
+    const go = (by) => {
+      state.set({ step: Math.max(0, Math.min(pages.length - 1, step + by)) });
+      announce(pages[state.now.step].title);
+    };
+    return rowOf(
+      button("All lessons", () => state.set({ lesson: null, step: 0 })),
+      button("← Back", () => go(-1), { disabled: step === 0 }),
+      button("Next →", () => go(1), { class: "main", disabled: step === pages.length - 1 }),
+      make("span", { class: "hint" }, `${title} · ${step + 1} of ${pages.length}`),
+    );
+  }
+}
+
+// A matrix, and the arithmetic of the cell that is chosen.
+function matrixWithArithmetic(panel) {
+  const arithmetic = make("p", { class: "arithmetic", "aria-live": "polite" });
+  const table = matrixTable(panel, (i, j) => (arithmetic.textContent = panel.opens?.[i]?.[j] ?? ""));
+  return [make("div", { class: "scroll" }, table), arithmetic];
+}
+
+// Prose as paragraphs, in the page's own type; figures line by line, so that columns stay columns.
+function lessonText(parts) {
+  const blocks = [];
+  for (const { text, prose } of parts) {
+    if (!prose && !text) continue;
+    if (!prose && blocks.at(-1)?.prose === false) blocks.at(-1).lines.push(text);
+    else blocks.push({ prose, lines: [text] });
+  }
+  return blocks.map((block) => make(block.prose ? "p" : "pre", { class: "lesson-text" }, block.lines.join("\n")));
+}
+
+customElements.define("transom-lessons", Lessons);

@@ -1,0 +1,139 @@
+// <transom-steps>: attention a step at a time: every number, the arithmetic of any cell, scores to edit by hand.
+
+import { get } from "./api.js";
+import { button, card, hint, make, row as rowOf } from "./dom.js";
+import { followEdits } from "./edited_scores.js";
+import { matrixTable } from "./matrix_table.js";
+import { announce, prefersReducedMotion, state, withErrors } from "./state.js";
+import { displayToken } from "./token_text.js";
+
+const ROW_PAUSE = 700; // milliseconds
+
+class StepsView extends HTMLElement {
+  connectedCallback() {
+    const stopLoading = state.on(["attention", "head", "opened"], () => this.load());
+    const stopShowing = state.on(["step"], () => this.show());
+    this.stopListening = () => [stopLoading, stopShowing].forEach((stop) => stop());
+    this.edits = new Map();
+    this.load();
+  }
+
+  disconnectedCallback() {
+    this.stopListening();
+    this.pause();
+  }
+
+  async load() {
+    const { run, attention, head } = state.now;
+    this.edits.clear();
+    await withErrors(async () => {
+      this.picture = await get(`/api/runs/${run}/${attention}/picture/steps`, { head });
+      this.panels = this.picture.panels.filter((panel) => panel.type === "grid");
+      this.show();
+    });
+  }
+
+  get step() {
+    return Math.min(state.now.step ?? 0, this.panels.length - 1);
+  }
+
+  show() {
+    if (!this.panels?.length || !this.isConnected) return;
+    const panel = followEdits(this.panels[this.step], this.panels, this.edits);
+    const isEdited = (i, j) => panel.editable && this.edits.has(`${i},${j}`);
+    const prompt = make("span", { class: "hint" }, "Choose a cell to see its arithmetic.");
+    this.arithmetic = make("p", { class: "arithmetic", "aria-live": "polite" }, prompt);
+    this.table = matrixTable(panel, (i, j) => this.openCell(panel, i, j), (i, j) => (isEdited(i, j) ? "edited" : ""));
+    const receipt = `receipt ${this.picture.source?.receipt ?? ""}: the weights reproduce the model's output`;
+    this.replaceChildren(card(
+      this.moves(),
+      make("h2", {}, panel.title),
+      panel.equation ? make("p", { class: "arithmetic" }, panel.equation) : null,
+      this.edits.size ? make("p", { class: "note" }, editNote(panel)) : null,
+      make("div", { class: "scroll" }, this.table),
+      this.arithmetic,
+      ...[...this.picture.notes, receipt].map((note) => hint(note)),
+    ));
+  }
+
+  moves() {
+    const undo = () => {
+      this.edits.clear();
+      this.show();
+    };
+    const isPlaying = Boolean(this.timer);
+    const toggle = () => (this.timer ? this.pause() : this.play());
+    return rowOf(
+      button("← Back", () => this.go(-1), { disabled: this.step === 0 }),
+      button("Next →", () => this.go(1), { class: "main", disabled: this.step === this.panels.length - 1 }),
+      button(isPlaying ? "Pause" : "Play", toggle, { "aria-pressed": isPlaying }),
+      make("span", { class: "hint" }, `step ${this.step + 1} of ${this.panels.length}`),
+      this.edits.size ? button("Undo my changes", undo) : null,
+    );
+  }
+
+  // The arithmetic of a cell; in the scores, a field to change it.
+  openCell(panel, i, j) {
+    const label = (text) => displayToken(String(text));
+    const place = `row ${label(panel.rows[i])}, column ${label(panel.columns[j])}: `;
+    this.arithmetic.replaceChildren(make("strong", {}, place), panel.opens?.[i]?.[j] ?? "");
+    if (panel.editable && Number.isFinite(panel.values[i][j])) {
+      const field = this.scoreField(panel.values[i][j], `${i},${j}`, `score of ${place}`);
+      this.arithmetic.append(" ", make("label", {}, "try another score: ", field));
+    }
+    state.set({ row: i });
+  }
+
+  scoreField(score, cell, label) {
+    const onchange = (event) => {
+      this.edits.set(cell, Number(event.target.value));
+      this.show();
+      announce("the weights and the sum follow in the next steps");
+    };
+    return make("input", { type: "number", step: "0.1", value: score.toFixed(4), "aria-label": label, onchange });
+  }
+
+  go(by) {
+    state.set({ step: Math.max(0, Math.min(this.panels.length - 1, this.step + by)) });
+    announce(this.panels[this.step].title);
+  }
+
+  // Step after step, row after row.
+  play() {
+    let row = 0;
+    const tick = () => {
+      const rows = [...this.table.querySelectorAll("tbody tr")];
+      const isCalm = prefersReducedMotion();
+      if (!isCalm) markRow(rows, row);
+      row += 1;
+      if (row > rows.length || isCalm) {
+        row = 0;
+        if (this.step === this.panels.length - 1) {
+          this.pause();
+          return;
+        }
+        this.go(1);
+      }
+      this.timer = setTimeout(tick, isCalm ? 3 * ROW_PAUSE : ROW_PAUSE);
+    };
+    this.timer = setTimeout(tick, 0);
+    this.show();
+  }
+
+  pause() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    if (this.isConnected) this.show();
+  }
+}
+
+function markRow(rows, row) {
+  rows.forEach((one, i) => one.querySelectorAll("td").forEach((cell) => cell.classList.toggle("selected", i === row)));
+}
+
+function editNote(panel) {
+  if (/^(joined|output)/.test(panel.title)) return "The model's own: your changes are followed up to the weighted sum.";
+  return "With the scores that you changed; Undo brings back the model's own.";
+}
+
+customElements.define("transom-steps", StepsView);

@@ -1,0 +1,105 @@
+"""The data of a run: examples read and split, the tokenizer, and SHA-256 of the files, which a resumed run checks."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from transom.files.atomic_files import sha256_of
+from transom.files.untrusted_files import require_file
+from transom.models.folder import TOKENIZER
+from transom.names import Misfit
+from transom.text.batches import Ragged
+from transom.text.corpora import FORMATS, Example
+from transom.text.holdout_split import split_examples
+from transom.text.tokenizer import Tokenizer
+from transom.training.recipe import DataSettings, Recipe
+
+SKIPS_BLANK = {"lines", "document"}  # formats that leave out blank lines anyway
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+def read_examples(data: DataSettings, files: str | list[str], kind: type[Example]) -> Iterator[Example]:
+    """The examples of one or more files, in the recipe's format."""
+    reader, paths = FORMATS[data.format], [files] if isinstance(files, str) else files
+    args: tuple[Any, ...] = (data.columns or [0, 1], kind) if data.format in ("tsv", "jsonl") else ()
+    kwargs: dict[str, Any] = {} if data.format in SKIPS_BLANK else {"skip_blank": data.skip_blank}
+    if data.format != "parallel":
+        examples = chain.from_iterable(reader(path, *args, **kwargs) for path in paths)
+    elif len(paths) == 2:
+        examples = reader(*paths, **kwargs)
+    else:
+        raise Misfit(f"data.format = 'parallel' takes two files, but there are {len(paths)}; give source and target")
+    for example in examples:
+        if not isinstance(example, kind):
+            raise Misfit(
+                f"this task trains on a {kind.__name__}, but data.format = {data.format!r} gives a"
+                f" {type(example).__name__}; see recipes/reference.toml for the formats of each task"
+            )
+        yield example
+
+
+def train_and_validation(recipe: Recipe, kind: type[Example], on_test_set: bool) -> tuple[list[Example], list[Example]]:
+    """The training examples, and those to evaluate on: the recipe's validation files, or sentences held out.
+
+    on_test_set   evaluate on the sentences of `data.test` instead, if there are any
+    """
+    data = recipe.data
+    train = list(read_examples(data, data.train, kind))
+    if data.test:
+        train, test = split_examples(train, data.test, recipe.seed)
+        if on_test_set:
+            return train, test
+    if data.valid is not None:
+        return train, list(read_examples(data, data.valid, kind))
+    return split_examples(train, data.held_out, recipe.seed + 1)
+
+
+def load_or_train_tokenizer(recipe: Recipe, texts: Iterable[str], folder: Path) -> Tokenizer:
+    """The tokenizer in the run's folder, the one the recipe names, or a new one trained on the texts."""
+    settings, path = recipe.tokens, folder / TOKENIZER
+    if path.exists():
+        return Tokenizer.load(path)
+    if settings.file is not None:
+        tokenizer = Tokenizer.load(settings.file)
+    else:
+        tokenizer = Tokenizer.train(settings.kind, texts, settings.vocabulary, settings.lowercase)
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(path)
+    return tokenizer
+
+
+def tokenize_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> Ragged:
+    return Ragged.from_lists(tokenizer.encode_batch(list(texts)))
+
+
+class InputHashes(Struct, frozen=True, forbid_unknown_fields=True):
+    """SHA-256 of the files of data and vectors, by their paths in the recipe, and of the run's tokenizer."""
+
+    files: dict[str, Sha256]
+    tokenizer: Sha256
+
+
+def hash_files(recipe: Recipe) -> dict[str, str]:
+    """SHA-256 of every file of data and vectors that a recipe names, as it is on disk (a .gz stays packed)."""
+    paths: list[str] = []
+    for files in (recipe.data.train, recipe.data.valid, recipe.vectors and recipe.vectors.file):
+        paths += [files] if isinstance(files, str) else files or []
+    return {path: sha256_of(require_file(path)) for path in dict.fromkeys(paths)}
+
+
+def check_tokenizer(saved: InputHashes, folder: Path) -> None:
+    """A run resumes only with the tokenizer it started with, because its parameters belong to those tokens."""
+    path = folder / TOKENIZER
+    check_hash(folder, str(path), saved.tokenizer, sha256_of(require_file(path)) if path.exists() else "gone")
+
+
+def check_hash(folder: Path, path: str, saved: str, now: str) -> None:
+    """A run resumes only with the files it started with."""
+    if now != saved:
+        raise Misfit(
+            f"{folder} holds a run that started with another {path}: its SHA-256 was {saved} and is {now} now;"
+            " restore that file, or choose another folder"
+        )

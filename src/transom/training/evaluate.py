@@ -1,0 +1,61 @@
+"""The final evaluation of a model, on the test examples that its recipe held out."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from msgspec.structs import replace
+
+from transom.models import Model
+from transom.names import Misfit
+from transom.training.checkpoint_files import Checkpoint
+from transom.training.dataset import TOKENIZER, check_tokenizer
+from transom.training.inference import load_for_task
+from transom.training.recipe import Recipe
+from transom.training.resume import parse_checkpoint
+from transom.training.task import EvaluationResult
+from transom.training.tasks import TASKS
+from transom.training.training_state import restore_model
+
+Note = Callable[[str], None]
+
+
+def evaluate(recipe: Recipe, folder: Path, beams: int, note: Note) -> EvaluationResult:
+    """A model on the test examples of a recipe, or on the held-out ones if it has no test examples."""
+    # The model's folder has the tokenizer that it was trained with.
+    return evaluate_model(recipe, load_for_task(folder, TASKS[recipe.task].model_kind).model, folder, beams, note)
+
+
+def evaluate_checkpoint(recipe: Recipe, checkpoint: Checkpoint, beams: int, note: Note) -> EvaluationResult:
+    """The same for a checkpoint in the folder of a run."""
+    run = checkpoint.path.parent.parent
+    return evaluate_model(recipe, load_from_checkpoint(recipe, checkpoint, run), run, beams, note)
+
+
+def load_from_checkpoint(recipe: Recipe, checkpoint: Checkpoint, run: Path) -> Model:
+    """The model of a run at a checkpoint, with the sizes in the run's own recipe, which may have changed since."""
+    saved = parse_checkpoint(checkpoint)
+    own = saved.recipe
+    if own.task != recipe.task:
+        raise Misfit(f"{run} holds a run of task {own.task!r}, but the recipe has {recipe.task!r}; name its own recipe")
+    if not (run / TOKENIZER).exists():
+        raise Misfit(f"{run} should hold the {TOKENIZER} of its run, but there is none; restore it")
+    if saved.inputs is not None:
+        check_tokenizer(saved.inputs, run)
+    train = replace(recipe.train, block=own.train.block)
+    recipe = replace(recipe, model=own.model, tokens=own.tokens, vectors=None, train=train)
+    model = TASKS[recipe.task](recipe, run, lambda text: None, on_test_set=True).new_model()
+    restore_model(model, checkpoint.group("model"))
+    return model.eval()
+
+
+def evaluate_model(recipe: Recipe, model: Model, folder: Path, beams: int, note: Note) -> EvaluationResult:
+    """A model on the test examples of a recipe, with the tokenizer in a folder."""
+    if recipe.train.threads:
+        torch.set_num_threads(recipe.train.threads)
+    judge = replace(recipe.judge, examples=0, write=True, beams=beams)
+    # Training may leave out long examples; the final evaluation uses all that the model can take.
+    data = replace(recipe.data, longest=model.config.longest)
+    task = TASKS[recipe.task](replace(recipe, judge=judge, data=data), folder, note, on_test_set=True)
+    with torch.no_grad():
+        return task.evaluate(model)

@@ -1,0 +1,168 @@
+"""A trained model used on plain text: translate, continue, classify."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transom.files.strict_settings import check_choice
+from transom.models import MODELS, Decoder, Encoder, EncoderDecoder, Model
+from transom.models.folder import TOKENIZER, read_config_header
+from transom.names import Misfit
+from transom.text.batches import batches, pad_rows
+from transom.text.tokenizer import Tokenizer
+from transom.training.checkpoint import STEPS, find_unfinished, list_steps
+
+TASKS = {"encoder": "classify", "decoder": "generate", "encoder_decoder": "translate"}  # the command of each kind
+BATCH_TOKENS = 2048  # texts of similar length are batched
+
+
+class LoadedModel(NamedTuple):
+    """A model with its tokenizer."""
+
+    model: Model
+    tokenizer: Tokenizer
+
+
+def load_for_task(folder: Path, expected: str | None = None) -> LoadedModel:
+    """The model in a folder, of the expected kind (by default any), with its tokenizer."""
+    run = find_unfinished(folder)
+    if run is not None:
+        raise Misfit(
+            f"{folder} should be the folder of a model, but {run} holds an unfinished run, of"
+            f" {list_steps(run / STEPS)[-1]} updates so far; finish it with transom train, or evaluate it with"
+            " transom evaluate"
+        )
+    kind = str(read_config_header(folder)["model"])
+    check_choice(f"{folder}: the model", kind, MODELS)
+    if expected is not None and kind != expected:
+        raise Misfit(
+            f"{folder} should hold a model to {TASKS[expected]} with, but it holds one to {TASKS[kind]} with;"
+            f" use transom {TASKS[kind]}, or name another folder"
+        )
+    file = folder / TOKENIZER
+    if not file.exists():
+        raise Misfit(f"{folder} should hold a {TOKENIZER}, but there is none; save the model with its tokenizer")
+    # Half-precision files are widened, because float32 is faster on a CPU.
+    model, tokenizer = MODELS[kind].from_pretrained(folder, dtype=torch.float32), Tokenizer.load(file)
+    vocabulary = model.config.vocabulary  # pyright: ignore[reportAttributeAccessIssue]
+    if tokenizer.size != vocabulary:
+        raise Misfit(
+            f"{folder} should hold a tokenizer of {vocabulary} tokens, as the model has, but {TOKENIZER} has"
+            f" {tokenizer.size}; save the model with its own tokenizer"
+        )
+    return LoadedModel(model, tokenizer)
+
+
+def encode_texts(
+    model: Model, tokenizer: Tokenizer, texts: Sequence[str], room: int = 0, blanks: bool = False
+) -> list[list[int]]:
+    """Texts as tokens: each fits the model with `room` tokens to spare, and none is empty unless `blanks`."""
+    rows = tokenizer.encode_batch(list(texts))
+    for number, (text, row) in enumerate(zip(texts, rows, strict=True), 1):
+        if not blanks and not text.strip():
+            raise Misfit(f"text {number} of {len(texts)} is empty, but there must be something to read; leave it out")
+        check_row_length(model, row, number, len(texts), room)
+    return rows
+
+
+def check_row_length(model: Model, row: Sequence[int], number: int, count: int, room: int) -> None:
+    if len(row) + room > model.config.longest:
+        raise Misfit(
+            f"text {number} of {count} has {len(row)} tokens, but the model takes {model.config.longest - room} at"
+            " most; split it into shorter ones"
+        )
+
+
+def batch_by_length(rows: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """Batches of row numbers."""
+    return batches(np.array([len(row) for row in rows], dtype=np.int64), BATCH_TOKENS, 0, 0)
+
+
+def translate(
+    model: EncoderDecoder,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    beams: int = 1,
+    on_batch: Callable[[int], None] | None = None,
+    blanks: bool = False,
+    **settings: Any,
+) -> list[str]:
+    """Each text translated; `on_batch` gets the size of each finished batch. With `blanks` empty texts stay empty."""
+    rows = [[*row, tokenizer.end] for row in encode_texts(model, tokenizer, texts, 1, blanks)]
+    translations, not_blank = [""] * len(rows), [i for i, text in enumerate(texts) if text.strip()]
+    for batch in batch_by_length([rows[i] for i in not_blank]):
+        indices = [not_blank[i] for i in batch]
+        source = [rows[i] for i in indices]
+        longest = min(model.config.longest, 2 * max(map(len, source)) + 10)
+        output = model.generate(source, **{"num_beams": beams, "max_length": longest, **settings})
+        assert isinstance(output, Tensor)
+        for i, row in zip(indices, output.tolist(), strict=True):
+            translations[i] = tokenizer.decode(row)
+        if on_batch is not None:
+            on_batch(len(indices))
+    return translations
+
+
+@dataclass(frozen=True)
+class Classification:
+    """The label of a text, and the probability of each label."""
+
+    label: str
+    chances: dict[str, float]
+
+
+def classify(model: Encoder, tokenizer: Tokenizer, texts: Sequence[str]) -> list[Classification]:
+    """The label of each text."""
+    rows = encode_texts(model, tokenizer, texts)
+    results: dict[int, Classification] = {}
+    for batch in batch_by_length(rows):
+        tokens = pad_rows([rows[i] for i in batch], tokenizer.padding)
+        real = torch.arange(tokens.shape[1]) < torch.tensor([[len(rows[i])] for i in batch])
+        with torch.no_grad():
+            probabilities = torch.softmax(model(tokens, real), dim=-1).tolist()
+        for i, row in zip(batch, probabilities, strict=True):
+            chances = dict(zip(model.config.labels, row, strict=True))
+            results[i] = Classification(max(chances, key=lambda label: chances[label]), chances)
+    return [results[i] for i in range(len(rows))]
+
+
+def continue_text(
+    model: Decoder, tokenizer: Tokenizer, text: str, stream: Callable[[str], None] | None = None, **settings: Any
+) -> str:
+    """The model's continuation of a text; `stream` gets each new piece as soon as its characters are complete."""
+    # In training a text starts after the end token of the one before it.
+    row = tokenizer.encode(text) or [tokenizer.end]
+    check_row_length(model, row, 1, 1, room=1)
+    streamer = TextStreamer(tokenizer, stream)
+    on_token = None if stream is None else streamer.on_token
+    tokens = model.generate([row], streamer=on_token, tokenizer=tokenizer, **settings)
+    assert isinstance(tokens, Tensor)
+    continuation = tokenizer.decode(tokens[0].tolist()[len(row) :])
+    streamer.send(continuation)
+    return continuation
+
+
+class TextStreamer:
+    """Streams text as tokens come; a character of several bytes is held back until it is complete."""
+
+    def __init__(self, tokenizer: Tokenizer, stream: Callable[[str], None] | None) -> None:
+        self.tokenizer, self.stream = tokenizer, stream
+        self.tokens: list[int] = []
+        self.sent = ""
+
+    def on_token(self, row: int, token: int) -> None:
+        self.tokens.append(token)
+        text = self.tokenizer.decode(self.tokens)
+        if not text.endswith("�"):
+            self.send(text)
+
+    def send(self, text: str) -> None:
+        """Send the part of a text that was not sent before."""
+        if self.stream is not None and text.startswith(self.sent) and text != self.sent:
+            self.stream(text[len(self.sent) :])
+            self.sent = text

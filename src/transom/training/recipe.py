@@ -1,0 +1,242 @@
+"""A recipe: every setting of a training run, in one TOML file. `recipes/reference.toml` explains each."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from transom.files.documents import MOST_PARTS, MalformedDocument, decode_toml
+from transom.files.strict_settings import check_choice, parse_settings
+from transom.files.untrusted_files import Limits, decode_utf8, read_bytes
+from transom.models import PRESETS
+from transom.names import Misfit
+from transom.text.corpora import FORMATS
+from transom.text.tokenizer import KINDS
+from transom.training.distributed import WRAPPINGS
+from transom.training.optimizers import OPTIMIZERS, SCHEDULES
+from transom.training.precision import PRECISIONS
+
+LONGEST = 2**20  # bytes of a recipe
+Count = Annotated[int, Meta(ge=0)]
+AtLeastOne = Annotated[int, Meta(ge=1)]
+Share = Annotated[float, Meta(ge=0.0, lt=1.0)]
+Positive = Annotated[float, Meta(gt=0.0)]
+Files = str | list[str]
+Config = TypeVar("Config", bound=Struct)
+
+
+class DataSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where examples come from, and which are held out."""
+
+    train: Files
+    format: str
+    valid: Files | None = None
+    held_out: Count = 0
+    test: Count = 0
+    columns: list[Count | str] | None = None
+    skip_blank: bool = False
+    longest: AtLeastOne = 128
+
+
+class TokenizerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How text becomes tokens."""
+
+    kind: str = "bpe"
+    vocabulary: AtLeastOne = 8000
+    lowercase: bool = False
+    file: str | None = None
+
+
+class VectorSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Word vectors for the embedding to start from."""
+
+    file: str
+    frozen: bool = False
+    scale: Positive = 1.0
+
+
+class OptimizerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    kind: str = "adamw"
+    rate: Positive = 1e-3
+    betas: tuple[Share, Share] = (0.9, 0.98)
+    eps: Positive = 1e-9
+    decay: Annotated[float, Meta(ge=0.0)] = 0.0
+
+
+class ScheduleSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    kind: str = "inverse_sqrt"
+    warmup: Count = 0
+    final: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
+
+
+class TrainSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Length, batch size, precision, and how often things happen."""
+
+    tokens: AtLeastOne = 4096
+    block: AtLeastOne = 64
+    rows: AtLeastOne = 12
+    accumulate: AtLeastOne = 1
+    updates: Count = 0
+    epochs: Count = 0
+    clip: Annotated[float, Meta(ge=0.0)] = 1.0
+    smoothing: Share = 0.0
+    precision: str = "float32"
+    compile: bool = False
+    wrapping: str = "ddp"
+    threads: Count = 0
+    report_every: AtLeastOne = 50
+    judge_every: AtLeastOne = 500
+    checkpoint_every: AtLeastOne = 500
+    keep: AtLeastOne = 3
+    average: AtLeastOne = 1
+    patience: Count = 0
+    tensorboard: bool = False
+
+
+class EvaluationSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a model is evaluated on held-out data."""
+
+    examples: Count = 0
+    beams: AtLeastOne = 1
+    write: bool = True
+
+
+class Recipe(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    task: str
+    folder: str
+    data: DataSettings
+    seed: Count = 1
+    tokens: TokenizerSettings = field(default_factory=TokenizerSettings)
+    vectors: VectorSettings | None = None
+    model: dict[str, Any] = field(default_factory=dict)
+    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
+    schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
+    train: TrainSettings = field(default_factory=TrainSettings)
+    judge: EvaluationSettings = field(default_factory=EvaluationSettings)
+
+
+SECTIONS: dict[str, type[Struct]] = {
+    "data": DataSettings,
+    "tokens": TokenizerSettings,
+    "vectors": VectorSettings,
+    "optimizer": OptimizerSettings,
+    "schedule": ScheduleSettings,
+    "train": TrainSettings,
+    "judge": EvaluationSettings,
+}
+TASK_NAMES = ("translate", "write", "classify")
+FROM_DATA = {"vocabulary": "the tokenizer", "labels": "the examples"}  # settings of [model] that no recipe has
+# What may change between two starts of the same run: its length, reports and evaluation, and what it runs on.
+FREE = {"folder", "judge"}
+FREE_OF_TRAIN = {"updates", "epochs", "threads", "wrapping", "report_every", "judge_every", "checkpoint_every"}
+FREE_OF_TRAIN |= {"keep", "average", "tensorboard", "compile"}
+
+
+def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe in a file, with `key=value` overrides; paths in it are relative to the current folder."""
+    content = read_bytes(path, Limits(document=LONGEST), "is it another file?")
+    try:
+        table = decode_toml(decode_utf8(path, content))
+    except MalformedDocument as error:
+        raise Misfit(f"the recipe {path} should be TOML, but {error}; see recipes/reference.toml") from error
+    for override in overrides:
+        apply_override(table, override)
+    return parse_recipe(table, str(path))
+
+
+def apply_override(table: dict[str, Any], override: str) -> None:
+    """Put `section.key=value` into the table; the value is TOML, or a plain string."""
+    name, equals, value = override.partition("=")
+    if not equals or not name.strip():
+        raise Misfit(f"--set takes key=value, but got {override!r}; for example --set train.updates=100")
+    *sections, key = name.strip().split(".", MOST_PARTS)
+    if "." in key:
+        raise Misfit(
+            f"--set takes keys of up to {MOST_PARTS} parts, but got {name[:60]!r}…; see recipes/reference.toml"
+        )
+    for section in sections:
+        inner = table.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise Misfit(f"--set {override} needs a section {section!r}, but it is a value; see recipes/reference.toml")
+        table = inner
+    try:
+        table[key] = decode_toml(f"value = {value}")["value"]
+    except MalformedDocument as error:
+        if error.__cause__ is None:  # too long or too deeply nested for any setting
+            raise Misfit(f"--set {name.strip()} takes a TOML value, but {error}; give a shorter one") from error
+        table[key] = value
+
+
+def parse_recipe(table: dict[str, Any], where: str) -> Recipe:
+    """The recipe in a table; every name and every choice must be known."""
+    for name, kind in SECTIONS.items():
+        section = table.get(name)
+        if section is not None:
+            if not isinstance(section, dict):
+                raise Misfit(f"{where}: {name} must be a section, but it is {section!r}; write [{name}]")
+            parse_settings(kind, section, f"{where}: [{name}]")
+    recipe = parse_settings(Recipe, table, where)
+    check_choices(recipe, where)
+    check_combinations(recipe, where)
+    return recipe
+
+
+def check_choices(recipe: Recipe, where: str) -> None:
+    """Every choice by name exists."""
+    for name, choice, known in (
+        ("task", recipe.task, TASK_NAMES),
+        ("data.format", recipe.data.format, FORMATS),
+        ("tokens.kind", recipe.tokens.kind, KINDS),
+        ("optimizer.kind", recipe.optimizer.kind, OPTIMIZERS),
+        ("schedule.kind", recipe.schedule.kind, SCHEDULES),
+        ("train.precision", recipe.train.precision, PRECISIONS),
+        ("train.wrapping", recipe.train.wrapping, WRAPPINGS),
+    ):
+        check_choice(f"{where}: {name}", choice, dict.fromkeys(known))
+    preset = recipe.model.get("preset")
+    if preset is not None:
+        check_choice(f"{where}: model.preset", str(preset), PRESETS)
+    for name, source in FROM_DATA.items():
+        if name in recipe.model:
+            raise Misfit(f"{where}: model.{name} comes from {source}, but it is in [model] too; leave it out")
+
+
+def check_combinations(recipe: Recipe, where: str) -> None:
+    """The settings fit together: a length, held-out data, and nothing that the task would ignore."""
+    data = recipe.data
+    if bool(recipe.train.updates) == bool(recipe.train.epochs):
+        raise Misfit(
+            f"{where}: a run needs a length, but train.updates={recipe.train.updates} and"
+            f" train.epochs={recipe.train.epochs}; give one of the two"
+        )
+    if (data.valid is None) == (not data.held_out):
+        given = "neither" if data.valid is None else "both"
+        raise Misfit(
+            f"{where}: a model is evaluated on unseen data, data.valid or data.held_out of data.train, but {given} was"
+            " given; give one of the two"
+        )
+    if recipe.vectors is not None and recipe.task != "classify":
+        raise Misfit(f"{where}: [vectors] are for task = 'classify', but it is {recipe.task!r}; leave the section out")
+    if data.test and recipe.task == "write":
+        raise Misfit(f"{where}: task = 'write' has no test set, but data.test={data.test}; leave it out")
+
+
+def model_config(kind: type[Config], recipe: Recipe, vocabulary: int, **defaults: Any) -> Config:
+    """The model's config: defaults, then the recipe's preset, then its [model]; unknown names are errors."""
+    settings = {name: value for name, value in recipe.model.items() if name != "preset"}
+    preset = recipe.model.get("preset")
+    start = msgspec.structs.asdict(PRESETS[preset](vocabulary)) if preset else {}
+    return parse_settings(kind, {**defaults, **start, "vocabulary": vocabulary, **settings}, "the recipe's [model]")
+
+
+def with_precision(recipe: Recipe, name: str) -> Recipe:
+    return msgspec.structs.replace(recipe, train=msgspec.structs.replace(recipe.train, precision=name))
+
+
+def fixed_settings(recipe: Recipe) -> dict[str, Any]:
+    """The part of a recipe that a run cannot change once it started, as JSON has it."""
+    table = msgspec.json.decode(msgspec.json.encode(recipe))
+    train = {name: value for name, value in table["train"].items() if name not in FREE_OF_TRAIN}
+    return {name: value for name, value in table.items() if name not in FREE} | {"train": train}

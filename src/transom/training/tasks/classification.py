@@ -1,0 +1,121 @@
+"""The classification task: texts and labels, and embeddings that start from word vectors."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transom.equations.losses import cross_entropy
+from transom.layers import Embedding
+from transom.models import Encoder, EncoderConfig, Model
+from transom.names import Misfit
+from transom.text.batches import Ragged, batches, filter_by_length, pad_rows
+from transom.text.corpora import Labelled
+from transom.text.tokenizer import Tokenizer
+from transom.text.word_vectors import word_vectors
+from transom.training import dataset
+from transom.training.evaluation_metrics import accuracy, macro_f1, mean_loss
+from transom.training.recipe import Recipe, VectorSettings, model_config
+from transom.training.task import Batch, EvaluationResult
+
+
+def start_from_vectors(embedding: Embedding, tokenizer: Tokenizer, settings: VectorSettings) -> str:
+    """Copy the file's vectors into the embedding, frozen or trainable; returns a line on how many words it had."""
+    special = len(tokenizer.special)
+    result = word_vectors(settings.file, tokenizer.tokens[special:])
+    width = result.vectors.shape[1]
+    if width != embedding.d_model:
+        sizes = f"vectors of {width} numbers, but model.d_model is {embedding.d_model}"
+        raise Misfit(f"{settings.file} has {sizes}; set model.d_model = {width}")
+    # The embedding multiplies by its own scale, so it is divided out here.
+    embedding.vectors.data[special:] = result.vectors * (settings.scale / embedding.scale)
+    embedding.vectors.requires_grad_(not settings.frozen)
+    return f"{settings.file}: {result.coverage}"
+
+
+class ClassificationTask:
+    """A text in, one of the labels of the training examples out."""
+
+    model_kind = "encoder"
+
+    def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None], on_test_set: bool = False) -> None:
+        self.recipe, self.note = recipe, note
+        train, held_out = dataset.train_and_validation(recipe, Labelled, on_test_set)
+        self.labels = sorted({example.label for example in train})
+        unknown = {example.label for example in held_out} - set(self.labels)
+        if unknown:
+            raise Misfit(
+                f"the training labels are {', '.join(self.labels)}, but held-out examples have {min(unknown)!r} too;"
+                " add training examples with it"
+            )
+        self.tokenizer = dataset.load_or_train_tokenizer(recipe, (example.text for example in train), folder)
+        self.train_set = self.tokenize_examples(train)
+        self.held_out = self.tokenize_examples(held_out[: recipe.judge.examples or None])
+        self.plan = lru_cache(maxsize=2)(
+            partial(batches, self.train_set.tokens.lengths, recipe.train.tokens, recipe.seed)
+        )
+
+    def tokenize_examples(self, examples: list[Labelled]) -> "TokenizedTexts":
+        """The examples as tokens; a text beyond `data.longest` tokens is truncated."""
+        longest = self.recipe.data.longest
+        rows = dataset.tokenize_texts(self.tokenizer, (example.text for example in examples))
+        long = filter_by_length(rows.lengths, longest).left_out
+        if long:
+            self.note(f"{long} of {len(examples)} texts have more than {longest} tokens and are truncated")
+        labels = torch.tensor([self.labels.index(example.label) for example in examples])
+        return TokenizedTexts(Ragged.from_lists(row[:longest] for row in rows), labels, self.tokenizer.padding)
+
+    def new_model(self) -> Model:
+        model = Encoder(model_config(EncoderConfig, self.recipe, self.tokenizer.size, labels=self.labels))
+        if self.recipe.vectors is not None:
+            self.note(start_from_vectors(model.embedding, self.tokenizer, self.recipe.vectors))
+        return model
+
+    def batches(self, epoch: int) -> int:
+        return len(self.plan(epoch))
+
+    def batch(self, epoch: int, position: int, part: slice) -> Batch:
+        return self.train_set.batch(self.plan(epoch)[position][part])
+
+    def loss(self, model: Model, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        return cross_entropy(self.logits(model, batch), batch.tensors["label"], None, smoothing)
+
+    def logits(self, model: Model, batch: Batch) -> Tensor:
+        assert isinstance(model, Encoder)
+        tokens = batch.tensors["tokens"]
+        return model(tokens, tokens != self.tokenizer.padding)
+
+    def evaluate(self, model: Model) -> EvaluationResult:
+        assert isinstance(model, Encoder)
+        if list(model.config.labels) != self.labels:
+            raise Misfit(
+                f"the model has the labels {', '.join(model.config.labels)}, but the examples have"
+                f" {', '.join(self.labels)}; give the data it was trained on"
+            )
+        plan = batches(self.held_out.tokens.lengths, self.recipe.train.tokens, 0, 0)
+        results = [(self.logits(model, batch), batch.tensors["label"]) for batch in map(self.held_out.batch, plan)]
+        predicted = torch.cat([logits.argmax(dim=-1) for logits, _ in results])
+        right = torch.cat([labels for _, labels in results])
+        metrics = {
+            "loss": mean_loss(cross_entropy(logits, labels) for logits, labels in results),
+            "accuracy": accuracy(predicted, right),
+            "f1": macro_f1(predicted, right, len(self.labels)),
+        }
+        return EvaluationResult(metrics, "accuracy", higher_is_better=True)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenizedTexts:
+    """Texts as tokens, and the numbers of their labels."""
+
+    tokens: Ragged
+    labels: Tensor
+    padding: int
+
+    def batch(self, rows: np.ndarray) -> Batch:
+        tokens = pad_rows([self.tokens[row] for row in rows], self.padding)
+        return Batch({"tokens": tokens, "label": self.labels[torch.from_numpy(rows)]}, len(rows))

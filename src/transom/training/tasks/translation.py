@@ -1,0 +1,103 @@
+"""The translation task: text to text, from pairs of any kind."""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from transom.equations.losses import perplexity
+from transom.kernels.linear_cross_entropy import linear_cross_entropy
+from transom.models import EncoderDecoder, EncoderDecoderConfig, Model
+from transom.names import Misfit
+from transom.text.batches import Ragged, batches, filter_by_length, pad_rows
+from transom.text.corpora import Pair
+from transom.text.tokenizer import Tokenizer
+from transom.training import dataset
+from transom.training.evaluation_metrics import mean_loss, translation_scores
+from transom.training.recipe import Recipe, model_config
+from transom.training.task import Batch, EvaluationResult
+
+
+class TranslationTask:
+    """Source in, target out. The decoder reads the target shifted right and learns each next token."""
+
+    model_kind = "encoder_decoder"
+
+    def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None], on_test_set: bool = False) -> None:
+        self.recipe = recipe
+        train, held_out = dataset.train_and_validation(recipe, Pair, on_test_set)
+        texts = (text for pair in train for text in (pair.source, pair.target))
+        self.tokenizer = dataset.load_or_train_tokenizer(recipe, texts, folder)
+        self.train_set = TokenizedPairs(self.tokenizer, train, recipe.data.longest, note)
+        self.held_out = TokenizedPairs(
+            self.tokenizer, held_out[: recipe.judge.examples or None], recipe.data.longest, note
+        )
+        self.plan = lru_cache(maxsize=2)(partial(batches, self.train_set.lengths, recipe.train.tokens, recipe.seed))
+
+    def new_model(self) -> Model:
+        return EncoderDecoder(model_config(EncoderDecoderConfig, self.recipe, self.tokenizer.size))
+
+    def batches(self, epoch: int) -> int:
+        return len(self.plan(epoch))
+
+    def batch(self, epoch: int, position: int, part: slice) -> Batch:
+        return self.train_set.batch(self.plan(epoch)[position][part])
+
+    def loss(self, model: Model, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        assert isinstance(model, EncoderDecoder)
+        padding = self.tokenizer.padding
+        source = batch.tensors["source"]
+        # The target is padded at the end, where the causal mask hides it already: only the source needs a mask.
+        hidden = model.hidden(source, batch.tensors["target"], source != padding).flatten(0, 1)
+        return linear_cross_entropy(hidden, model.unembedding, batch.tensors["next"].flatten(), padding, smoothing)
+
+    def evaluate(self, model: Model) -> EvaluationResult:
+        plan = batches(self.held_out.lengths, self.recipe.train.tokens, 0, 0)
+        loss = mean_loss(self.loss(model, self.held_out.batch(rows)) for rows in plan)
+        metrics = {"loss": loss, "perplexity": perplexity(loss)}
+        if not self.recipe.judge.write:
+            return EvaluationResult(metrics, "loss", higher_is_better=False)
+        assert isinstance(model, EncoderDecoder)
+        scores = translation_scores(model, self.tokenizer, self.held_out.pairs, self.recipe.judge.beams)
+        metrics |= {"bleu": scores.bleu, "chrf": scores.chrf}
+        return EvaluationResult(metrics, "bleu", higher_is_better=True, signature=scores.signature)
+
+
+class TokenizedPairs:
+    """Pairs as tokens; pairs with a side beyond `longest` tokens are left out."""
+
+    def __init__(self, tokenizer: Tokenizer, pairs: list[Pair], longest: int, note: Callable[[str], None]) -> None:
+        self.tokenizer = tokenizer
+        sources = dataset.tokenize_texts(tokenizer, (pair.source for pair in pairs))
+        targets = dataset.tokenize_texts(tokenizer, (pair.target for pair in pairs))
+        # One token more on each side: the start or end token.
+        short = filter_by_length(np.stack([sources.lengths, targets.lengths], axis=1) + 1, longest)
+        if short.left_out:
+            note(str(short))
+        if not len(short.rows):
+            raise Misfit(f"no side may have over {longest} tokens, but all {len(pairs)} pairs do; raise data.longest")
+        self.pairs = [pairs[row] for row in short.rows]
+        self.sources, self.targets = sources.select(short.rows), targets.select(short.rows)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.stack([self.sources.lengths, self.targets.lengths], axis=1) + 1
+
+    def batch(self, rows: np.ndarray) -> Batch:
+        """Source with its end token, target after the start token, and the next token of each target token."""
+        start, end, padding = self.tokenizer.start, self.tokenizer.end, self.tokenizer.padding
+        tensors = {
+            "source": pad_rows(add_special_tokens(self.sources, rows, after=[end]), padding),
+            "target": pad_rows(add_special_tokens(self.targets, rows, before=[start]), padding),
+            "next": pad_rows(add_special_tokens(self.targets, rows, after=[end]), padding),
+        }
+        return Batch(tensors, int(self.targets.lengths[rows].sum()) + len(rows))
+
+
+def add_special_tokens(
+    texts: Ragged, rows: np.ndarray, before: list[int] | None = None, after: list[int] | None = None
+) -> list[np.ndarray]:
+    """Rows of tokens with other tokens before and after each."""
+    return [np.concatenate([before or [], texts[row], after or []]).astype(np.int64) for row in rows]

@@ -1,0 +1,155 @@
+"""Fast steps give the same as the forward pass, for all parts and settings; with hooks they are not used."""
+
+from unittest.mock import patch
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from models.small import padded, rows
+from models.test_models import every_choice
+from models.writers import ENDS, WAYS, decoder, encoder_decoder
+
+from transom.layers import POSITIONS
+from transom.lens.capture.watch import watch
+from transom.models.generation.decoding_steps import has_hooks
+from transom.models.generation.fast import torch_steps
+from transom.models.generation.fast.functional import LEAST_PACKED, unembedding_function
+from transom.models.generation.fast.native_steps import NativeSteps
+from transom.models.generation.fast.torch_steps import SharedSelfAttention, TorchSteps
+from transom.models.generation.vocab_topk import argmax, topk_sum
+
+ENGINES = {"native if it is there": "auto", "torch": "torch"}
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(43)
+
+
+def assert_fast_steps_are_the_same(model, settings):
+    tokens, real = padded(rows(7, 3, 5), "left")
+    settings = {"max_new_tokens": 7, "eos_token_id": ENDS, "return_scores": True} | settings
+    results = [model.generate(tokens, real, **settings)]
+    for many in (1, 4):  # on the torch engine: attention by two products, and by the fused kernel
+        with patch.object(torch_steps, "MANY_PROMPTS", many), patch.dict("os.environ", {"TRANSOM_ENGINE": "torch"}):
+            results.append(model.generate(tokens, real, **settings))
+    model.register_forward_hook(lambda *_: None)  # so that the forward pass is used
+    assert has_hooks(model)
+    plain = model.generate(tokens, real, **settings)
+    for fast in results:
+        assert torch.equal(fast.sequences, plain.sequences)
+        torch.testing.assert_close(fast.scores, plain.scores, rtol=0, atol=2e-5)
+
+
+@pytest.mark.slow
+@every_choice
+def test_fast_steps_are_the_same_for_all_parts(parts):
+    assert_fast_steps_are_the_same(decoder(**parts), WAYS["beams"])
+    assert_fast_steps_are_the_same(encoder_decoder(**parts), WAYS["greedy"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_fast_steps_are_the_same_when_keys_are_dropped(positions, monkeypatch):
+    calls, keep_keys = [], SharedSelfAttention.keep_keys
+
+    def counted(self, keys):
+        calls.append(keys.shape)
+        keep_keys(self, keys)
+
+    monkeypatch.setattr(SharedSelfAttention, "keep_keys", counted)
+    settings = {"num_beams": 5, "num_return_sequences": 5, "max_new_tokens": 29, "eos_token_id": None}
+    assert_fast_steps_are_the_same(decoder(positions=positions, arrangement="pre_norm"), settings)
+    assert_fast_steps_are_the_same(encoder_decoder(positions=positions), settings)
+    assert calls
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("build", [decoder, encoder_decoder])
+def test_fast_steps_are_the_same_for_all_settings(build, way):
+    assert_fast_steps_are_the_same(build(positions="alibi", heads=6, kv_heads=2, d_head=4), WAYS[way])
+
+
+@pytest.mark.parametrize("settings", [{}, {"num_beams": 3}], ids=["greedy", "beams"])
+def test_watch_captures_every_step_of_every_attention(settings):
+    model, source = encoder_decoder(), torch.stack(rows(5, 5))
+    settings = {"max_new_tokens": 7, "eos_token_id": None} | settings
+    unwatched = model.generate(source, **settings)
+    with watch(model) as trace:
+        assert torch.equal(model.generate(source, **settings), unwatched)
+    for layer in range(2):
+        for part in ("attention", "cross"):
+            assert len(trace.all(f"decoder.blocks.{layer}.{part}")) == 7
+
+
+def test_every_hook_is_called():
+    model, shapes = encoder_decoder(), []
+    model.decoder.blocks[1].cross.register_forward_hook(lambda module, args, output: shapes.append(output.shape))
+    model.generate(torch.stack(rows(5, 5)), max_new_tokens=7, eos_token_id=None)
+    assert shapes == [(2, 1, 12)] * 7
+
+
+def test_a_replaced_forward_pass_is_called():
+    model, calls = decoder(), []
+    layer = model.stack.blocks[0].attention
+    forward = layer.forward
+
+    def replaced(*args, **kwargs):
+        calls.append(1)
+        return forward(*args, **kwargs)
+
+    layer.forward = replaced
+    assert has_hooks(model)
+    model.generate(torch.stack(rows(5)), max_new_tokens=3, eos_token_id=None)
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_finished_rows_leave_the_batch(engine, monkeypatch):
+    sizes = []
+
+    def count_rows(next_logits):
+        def counted(self, tokens):
+            sizes.append(len(tokens))
+            return next_logits(self, tokens)
+
+        return counted
+
+    for steps in (NativeSteps, TorchSteps):
+        monkeypatch.setattr(steps, "next", count_rows(steps.next))
+    monkeypatch.setenv("TRANSOM_ENGINE", ENGINES[engine])
+    model, prompt = decoder(), torch.stack(rows(*[5] * 7))
+    free = model.generate(prompt, max_new_tokens=9, eos_token_id=None)
+    sizes.clear()
+    end = int(free[0, 6])
+    model.generate(prompt, max_new_tokens=9, eos_token_id=end)
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) > 1
+    unfinished = [[row for row in free[:, 5 : 6 + step].tolist() if end not in row] for step in range(9)]
+    assert sizes == [len(step) for step in unfinished if step][: len(sizes)]
+
+
+@given(st.integers(0, 9999), st.integers(1, 5), st.integers(1, 3), st.integers(1, 700), st.integers(1, 12))
+def test_the_largest_are_those_of_topk(seed, batch, token, vocabulary, k):
+    torch.manual_seed(seed)
+    x = torch.randn(batch, token, vocabulary).masked_fill(torch.rand(batch, token, vocabulary) < 0.3, -torch.inf)
+    plus = torch.randn(batch, token)
+    sums = (x + plus[..., None]).flatten(1)
+    for few in (0, 10**9):
+        with patch("transom.models.generation.vocab_topk.FEW", few):
+            values, indices = topk_sum(x, plus, k)
+            assert torch.equal(argmax(x[:, 0]), x[:, 0].argmax(dim=1))
+        assert torch.equal(values, sums.topk(min(k, sums.shape[1])).values)
+        assert torch.equal(sums.gather(1, indices), values)
+        assert all(len(set(row)) == len(row) for row in indices.tolist())
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5, 37])
+def test_a_large_output_gives_the_same_packed(batch):
+    parameter, x = torch.randn(2053, 128), torch.randn(batch, 128)
+    assert parameter.numel() >= LEAST_PACKED
+    expected = x.double() @ parameter.double().mT
+    for packed_for in (1, batch, 3 * batch):
+        logits = unembedding_function(parameter, packed_for)(x)
+        torch.testing.assert_close(logits.double(), expected, rtol=0, atol=1e-4)

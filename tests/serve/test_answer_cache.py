@@ -1,0 +1,24 @@
+"""The cache of answers: what is dropped when it is full, and with a run."""
+
+from transom.serve.answer_cache import BYTES_BESIDE, Answer, AnswerCache
+
+
+def test_the_least_recently_used_answer_is_dropped_first():
+    cache = AnswerCache(limit=2 * (10 + BYTES_BESIDE))
+    for name in ("first", "second"):
+        cache.keep(("1", name), Answer(bytes(10)))
+    assert cache["1", "first"] is not None
+    cache.keep(("1", "third"), Answer(bytes(10)))
+    assert list(cache.answers) == [("1", "first"), ("1", "third")]
+    large = Answer(bytes(3000))
+    assert cache.keep(("1", "large"), large) is large
+    assert cache["1", "large"] is None
+
+
+def test_a_run_is_forgotten_with_all_its_answers():
+    cache = AnswerCache()
+    for run, path in (("1", "heads"), ("2", "heads"), ("1", "tile"), (None, "lesson")):
+        cache.keep((run, path), Answer(b"1"))
+    cache.forget_run("1")
+    assert list(cache.answers) == [("2", "heads"), (None, "lesson")]
+    assert cache.size == sum(answer.size for answer in cache.answers.values())
