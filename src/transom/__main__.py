@@ -1,5 +1,6 @@
 """The command `transom`, also as `python -m transom`: Ctrl-C is handled before anything else is imported."""
 
+import atexit
 import os
 import signal
 import sys
@@ -38,6 +39,11 @@ class Interrupts:
             signal.signal(signal.SIGINT, self)
 
 
+def ignore_interrupts() -> None:
+    """Ignore SIGINT from now on: Python's last steps would restore the default handler, which kills the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def is_importing(frame: FrameType | None) -> bool:
     while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
@@ -63,6 +69,7 @@ def main() -> int:
     interrupts = Interrupts()
     interrupts.install()
     sys.unraisablehook = report_unraisable
+    atexit.register(ignore_interrupts)  # the first to be registered is the last to be called
     from transom.cli import main as run
 
     try:

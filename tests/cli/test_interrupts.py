@@ -45,10 +45,12 @@ time.sleep(60)
 """
 ENDING = """
 import atexit, sys, time, runpy
+import transom.cli
 def end():
     print("at work", file=sys.stderr, flush=True)
     time.sleep(60)
-atexit.register(end)
+run = transom.cli.main
+transom.cli.main = lambda: atexit.register(end) and run()
 sys.argv = ["transom", "--version"]
 runpy.run_module("transom", run_name="__main__")
 """
@@ -111,6 +113,16 @@ def test_two_interrupts_at_any_time_after_the_start(wait):
     code, err = interrupt(process, 0.03)
     assert code in {0, 130}, err  # 0: it was done before
     assert "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_interrupts_while_python_ends_do_not_kill_it():
+    """After the last handler of atexit Python restores the default handler of SIGINT; it must stay ignored."""
+    code = "import os, sys, runpy; sys.argv = ['transom', '--version'];"
+    code += "Last = type('Last', (), {'__del__': lambda self, kill=os.kill, me=os.getpid(): kill(me, 2)});"
+    process = start(f"{code} sys.last_object = Last(); runpy.run_module('transom', run_name='__main__')")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
 
 
 def test_an_import_is_known_by_its_frames(tmp_path, monkeypatch):
