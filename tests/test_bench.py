@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 
 table = pytest.importorskip("bench.measuring.table", reason="the bench is beside the tests, in the repository")
 peers = import_module("bench.peers.environment")
@@ -313,3 +314,13 @@ def test_trees_that_cannot_be_compared_are_refused(tmp_path, monkeypatch):
         f"both trees need their native engine, but {tmp_path / 'before'} has none; "
         "build it: python setup.py build_ext --inplace"
     )
+
+
+def test_marian_with_our_parameters_gives_our_logits():
+    """What the question of generation compares is one model in two libraries."""
+    generation = import_module("bench.questions.generation")
+    model = generation.translator()
+    source, target = torch.tensor([[5, 7, 11, 13, 2]]), torch.tensor([[1, 17, 19]])
+    with torch.no_grad():
+        theirs = generation.marian(model)(input_ids=source, decoder_input_ids=target).logits
+        torch.testing.assert_close(model(source, target), theirs, rtol=1e-4, atol=1e-4)

@@ -71,7 +71,7 @@ def marian(model: EncoderDecoder) -> nn.Module:
 def twins(theirs: Any, ours: Any) -> Iterator[tuple[Tensor, Tensor]]:
     """Each parameter of Marian, beside ours; its positions too, which lie in another order."""
     yield theirs.shared.weight, ours.target_embedding.vectors
-    waves = ours.target_embedding.positions.embedded(torch.zeros(1, 512, 128), torch.arange(512)[None])[0]
+    waves = ours.target_embedding.positions.embed(torch.zeros(1, 512, 128), torch.arange(512)[None])[0]
     for side, stack in ((theirs.encoder, ours.encoder), (theirs.decoder, ours.decoder)):
         yield side.embed_positions.weight, waves
         for layer, block in zip(side.layers, stack.blocks, strict=True):
