@@ -4,16 +4,18 @@ from unittest.mock import patch
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from models.small import padded, rows
 from models.test_models import every_choice
 from models.writers import ENDS, WAYS, decoder, encoder_decoder
 
-from transom.layers import POSITIONS
+from transom.layers import POSITIONS, Embedding, MultiHeadAttention, PreNorm, Stack
 from transom.lens.capture.watch import watch
 from transom.models.generation.decoding_steps import has_hooks
 from transom.models.generation.fast import torch_steps
+from transom.models.generation.fast.choose_steps import has_known_parts
 from transom.models.generation.fast.functional import LEAST_PACKED, unembedding_function
 from transom.models.generation.fast.native_steps import NativeSteps
 from transom.models.generation.fast.torch_steps import SharedSelfAttention, TorchSteps
@@ -69,6 +71,90 @@ def test_fast_steps_are_the_same_when_keys_are_dropped(positions, monkeypatch):
 @pytest.mark.parametrize("build", [decoder, encoder_decoder])
 def test_fast_steps_are_the_same_for_all_settings(build, way):
     assert_fast_steps_are_the_same(build(positions="alibi", heads=6, kv_heads=2, d_head=4), WAYS[way])
+
+
+class CosineAttention(MultiHeadAttention):
+    """Overrides Q and K, as a norm of queries and keys does."""
+
+    def project(self, x, source=None, cache=None):
+        Q, K, V = super().project(x, source, cache)
+        return 5 * F.normalize(Q, dim=-1), K, V
+
+
+class ReversedAttention(MultiHeadAttention):
+    def forward(self, *args, **kwargs):
+        return -super().forward(*args, **kwargs)
+
+
+class LouderEmbedding(Embedding):
+    def forward(self, *args, **kwargs):
+        return 3 * super().forward(*args, **kwargs)
+
+
+class HalvingStack(Stack):
+    def forward(self, *args, **kwargs):
+        return super().forward(*args, **kwargs) / 2
+
+
+class DoublingBlock(PreNorm):
+    def forward(self, *args, **kwargs):
+        return 2 * super().forward(*args, **kwargs)
+
+
+def change_parts(model, old, new):
+    """Let each part of a class be one of another, with the same attributes."""
+    changed = [part for part in model.modules() if type(part) is old]
+    for part in changed:
+        part.__class__ = new
+    assert changed
+
+
+CHANGES = [
+    (MultiHeadAttention, CosineAttention),
+    (MultiHeadAttention, ReversedAttention),
+    (Embedding, LouderEmbedding),
+    (Stack, HalvingStack),
+    (PreNorm, DoublingBlock),
+]
+
+
+@pytest.mark.parametrize("build", [decoder, encoder_decoder])
+@pytest.mark.parametrize(("old", "new"), CHANGES, ids=[new.__name__ for _, new in CHANGES])
+def test_a_layer_that_somebody_changed_is_run_as_it_is(build, old, new):
+    model, source = build(arrangement="pre_norm"), torch.stack(rows(5, 5))
+    settings = {"max_new_tokens": 5, "eos_token_id": None, "return_scores": True}
+    plain = model.generate(source, **settings)
+    change_parts(model, old, new)
+    changed = model.generate(source, **settings)
+    assert not torch.allclose(changed.scores, plain.scores)
+    with watch(model):
+        watched = model.generate(source, **settings)
+    assert torch.equal(changed.sequences, watched.sequences)
+    assert torch.equal(changed.scores, watched.scores)
+
+
+@pytest.mark.parametrize("place", ["attention", "block"])
+def test_a_part_that_somebody_added_means_the_forward_pass(place):
+    model = decoder()
+    assert has_known_parts(model)
+    block = model.stack.blocks[0]
+    (block if place == "block" else block.attention).add_module("q_norm", torch.nn.Identity())
+    assert not has_known_parts(model)
+
+
+class Parallel(PreNorm):
+    """Attention and feed-forward side by side, as in GPT-J."""
+
+    def combine(self, x, attention, cross, feed_forward):
+        h = self.norm_attention(x)
+        return x + attention(h) + feed_forward(h)
+
+
+def test_a_block_with_an_equation_of_its_own_is_still_fast():
+    model = decoder(arrangement="pre_norm")
+    change_parts(model, PreNorm, Parallel)
+    assert has_known_parts(model)
+    assert_fast_steps_are_the_same(model, WAYS["greedy"])
 
 
 @pytest.mark.parametrize("settings", [{}, {"num_beams": 3}], ids=["greedy", "beams"])

@@ -9,7 +9,7 @@ from transom.kernels import native_library
 from transom.kernels.native_library import NativeLibrary
 from transom.layers import Alibi, PostNorm, Rotary
 from transom.models.generation.decoding_steps import CachedSteps
-from transom.models.generation.fast import native_steps, steps
+from transom.models.generation.fast import choose_steps, native_steps
 from transom.models.generation.fast.native_steps import NativeSteps, make_native_steps
 
 pytestmark = pytest.mark.skipif(
@@ -47,7 +47,7 @@ def outcomes(monkeypatch):
         outcomes.append(make_native_steps(cached, num_beams))
         return outcomes[-1]
 
-    monkeypatch.setattr(steps, "make_native_steps", record_outcome)
+    monkeypatch.setattr(choose_steps, "make_native_steps", record_outcome)
     return outcomes
 
 

@@ -9,7 +9,7 @@ from transom.models import builders
 from transom.models.config import DecoderConfig
 from transom.models.generation.config import GenerationConfig
 from transom.models.generation.decoding_steps import CachedSteps, DecodingSteps, RereadSteps, StepLogits
-from transom.models.generation.fast.steps import start_fastest_steps
+from transom.models.generation.fast.choose_steps import start_fastest_steps
 from transom.models.generation.generate import GenerativeModel
 from transom.models.generation.request import GenerationRequest
 from transom.models.position_ids import RealKeys, Tokens, attention_mask, check_documents, check_real_mask, position_ids

@@ -11,7 +11,7 @@ from transom.models.config import EncoderDecoderConfig
 from transom.models.decoder import new_unembedding
 from transom.models.generation.config import GenerationConfig
 from transom.models.generation.decoding_steps import CachedSteps, DecodingSteps, StepLogits
-from transom.models.generation.fast.steps import start_fastest_steps
+from transom.models.generation.fast.choose_steps import start_fastest_steps
 from transom.models.generation.generate import GenerateOutput, GenerativeModel
 from transom.models.generation.prompts import TokenRows
 from transom.models.generation.request import GenerationRequest
