@@ -324,3 +324,10 @@ def test_marian_with_our_parameters_gives_our_logits():
     with torch.no_grad():
         theirs = generation.marian(model)(input_ids=source, decoder_input_ids=target).logits
         torch.testing.assert_close(model(source, target), theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_a_measured_row_of_the_page_names_the_version_that_was_measured():
+    document = json.loads((ROOT / "docs/bench.json").read_text(encoding="utf-8"))
+    rows = [row for row in document["rows"] if row["theirs"] is not None]
+    assert rows
+    assert not [row["named"] for row in rows if "not installed" in row["named"]]
