@@ -5,6 +5,7 @@ import torch
 from models.small import padded, rows
 from models.test_models import every_choice, unchecked
 from models.writers import ENDS, WAYS, decoder, encoder_decoder
+from transformers import GPT2Config, GPT2LMHeadModel
 
 
 @pytest.fixture(autouse=True)
@@ -164,6 +165,28 @@ def test_a_streamer_gets_each_token_as_it_is_chosen():
     )
     for row, tokens in streamed.items():
         assert sequences[row, 5:].tolist() == tokens + [0] * (sequences.shape[1] - 5 - len(tokens))
+
+
+class PutEnd:
+    def __init__(self):
+        self.puts = []
+
+    def put(self, value):
+        self.puts.append(value.tolist())
+
+    def end(self):
+        self.puts.append("end")
+
+
+def test_a_streamer_of_hugging_faces_gets_what_their_generate_gives_it():
+    model, prompt, ours, theirs = decoder(), torch.stack(rows(5)), PutEnd(), PutEnd()
+    sizes = {"vocab_size": 23, "n_embd": 12, "n_layer": 1, "n_head": 3, "n_positions": 31}
+    library = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=None, eos_token_id=None)).eval()
+    sequence = model.generate(prompt, max_new_tokens=4, eos_token_id=None, streamer=ours)
+    mask = torch.ones_like(prompt)
+    expected = library.generate(prompt, attention_mask=mask, max_new_tokens=4, do_sample=False, streamer=theirs)
+    assert ours.puts == [prompt.tolist(), *sequence[0, 5:, None].tolist(), "end"]
+    assert theirs.puts == [prompt.tolist(), *expected[0, 5:, None].tolist(), "end"]
 
 
 class Letters:

@@ -1,5 +1,7 @@
 """Every error of generate, with its whole message."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from models.small import assert_misfit, decoder, encoder_decoder
@@ -132,6 +134,12 @@ def test_other_arguments_that_do_not_fit():
         PROMPT,
         num_beams=3,
         streamer=print,
+    )
+    assert_misfit(
+        "a streamer with put and end takes one sequence, but there are 2 to generate; give a function of (row, token)",
+        model.generate,
+        PROMPT,
+        streamer=SimpleNamespace(put=print, end=print),
     )
     assert_misfit(
         "there are 4 rows to draw, but 2 seeds came; give one each, or one for all",

@@ -72,7 +72,8 @@ class GenerativeModel(Model):
         real            True for tokens, False for padding, which may stand in front of a prompt or behind it
         attention_mask  the same as 1 and 0
         seed            of sampling: row i uses seed + i, or the i-th of a list; random by default
-        streamer        called with (row, token) as each token is chosen
+        streamer        called with (row, token) as each token is chosen; or, for one sequence, a streamer of Hugging
+                        Face's, with `put` and `end`
         tokenizer       for `stop_strings`
         return_scores   return `GenerateOutput`: sequences, and the score of each (see `length_penalty`)
         settings        as in `GenerationConfig`, in place of those in `model.generation`

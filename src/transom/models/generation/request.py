@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -14,7 +14,17 @@ from transom.models.generation.prompts import Prompts, left_pad
 from transom.models.generation.stopping_criteria import StoppingCriteria, TokenDecoder
 from transom.names import Misfit
 
-Streamer = Callable[[int, int], object]
+
+@runtime_checkable
+class PutStreamer(Protocol):
+    """A streamer as Hugging Face's are: it gets the prompt, then each token, then `end`, for one sequence."""
+
+    def put(self, value: Tensor, /) -> object: ...
+
+    def end(self) -> object: ...
+
+
+Streamer = Callable[[int, int], object] | PutStreamer
 
 
 @dataclass(kw_only=True, eq=False)
@@ -44,12 +54,36 @@ class GenerationRequest:
                 " use num_beams=1"
             )
         self.prompt, self.real = left_pad(self.prompts)
+        rows = len(self.prompt) * settings.num_return_sequences
+        if isinstance(self.streamer, PutStreamer) and rows > 1:
+            raise Misfit(
+                f"a streamer with put and end takes one sequence, but there are {rows} to generate; give a function of"
+                " (row, token)"
+            )
         limits = [new_token_limit(count, settings, self.longest) for count in self.prompts.counts()]
         self.limits = torch.tensor(limits, dtype=torch.int64, device=self.prompt.device)
         self.smallest_limit, self.largest_limit = min(limits), max(limits)
         self.left_padding = torch.zeros_like(self.limits) if self.real is None else (~self.real).sum(dim=1)
         self.rules = LogitsProcessors(settings, self.prompt.shape[1], self.prompt.device)
         self.stopping = StoppingCriteria(settings, self.tokenizer, self.prompt.device)
+
+    def stream_prompt(self) -> None:
+        """Give the prompt to a streamer that takes it."""
+        if isinstance(self.streamer, PutStreamer):
+            self.streamer.put(self.prompt.cpu())
+
+    def stream(self, rows: Int[Tensor, " batch"], tokens: Int[Tensor, " batch"]) -> None:
+        """Give the streamer the new token of each row."""
+        if isinstance(self.streamer, PutStreamer):
+            self.streamer.put(tokens.cpu())
+        elif self.streamer is not None:
+            for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
+                self.streamer(row, token)
+
+    def end_stream(self) -> None:
+        """Tell a streamer that takes it that no token follows."""
+        if isinstance(self.streamer, PutStreamer):
+            self.streamer.end()
 
 
 class GenerationResult(NamedTuple):

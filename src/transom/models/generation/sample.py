@@ -101,18 +101,18 @@ def sample(request: GenerationRequest, steps: DecodingSteps, logits: StepLogits)
         logits = compute_logits(logits)[prompts]
     buffer = SequenceBuffer(request, prompts)
     rng = RowRng(row_seeds(request.seed, len(buffer.rows))) if request.settings.do_sample else None
+    request.stream_prompt()
     while True:
         tokens = choose_tokens(request, buffer, logits, rng)
         buffer.append(tokens)
-        if request.streamer is not None:
-            for row, token in zip(buffer.rows.tolist(), tokens.tolist(), strict=True):
-                request.streamer(row, token)
+        request.stream(buffer.rows, tokens)
         finished = request.stopping.is_finished(tokens, buffer.tokens_so_far, buffer.left_padding)
         if buffer.new_tokens >= request.smallest_limit:
             finished = finished | (buffer.limits <= buffer.new_tokens)
         if finished.any():
             remaining = buffer.remove_finished(finished, request.settings.length_penalty)
             if len(remaining) == 0:
+                request.end_stream()
                 return buffer.result()
             steps.select(remaining, remaining)
             tokens = tokens[remaining]
