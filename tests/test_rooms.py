@@ -16,7 +16,7 @@ from transom.names import AXES
 
 HOUSE = Path(transom.__file__).parent
 MODULES = sorted(HOUSE.rglob("*.py"))
-# From top to bottom: a room imports only from rooms above it, and from itself.
+# From the ground up, as in the picture of MAP.md: a room imports only from rooms below it, and from itself.
 ROOMS = [
     "names",
     "files",
@@ -97,7 +97,7 @@ PARTS = {
         "views": "formatting colours svg_canvas panels html_page picture lesson_sight selected_head",
     },
 }
-# Modules named by a string outside their room and above it in the list of rooms, with what needs them.
+# Modules named by a string in a lower room, with what needs them.
 NAMED_BY_STRING = {
     ("", "show.views"): "Drawable.drawn_by: a Sight, a Trace or a lesson shows itself",
     ("", "serve.offline_page"): "Drawable.paged_by: a Trace gives its page",
@@ -207,10 +207,10 @@ def alone(code: str) -> str:
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if home(path)], ids=named)
-def test_a_room_imports_only_from_rooms_above_it(path):
+def test_a_room_imports_only_from_rooms_below_it(path):
     own, names = home(path), set(imported(ast.walk(tree(path))))
-    above = set(ROOMS[: ROOMS.index(own)]) - APART.get(own, set())
-    assert {room(name) for name in names} - {"", own} <= above
+    below = set(ROOMS[: ROOMS.index(own)]) - APART.get(own, set())
+    assert {room(name) for name in names} - {"", own} <= below
     assert own == "cli" or "transom" not in names, "only a command may reach the rooms through the package"
 
 
@@ -248,8 +248,8 @@ def test_a_module_named_by_a_string_counts_as_imported():
     found = set()
     for path in MODULES:
         own = home(path)
-        above = set() if own == "" else {*ROOMS[: ROOMS.index(own)], own}
-        found |= {(dotted(path), name) for name in named_modules(path) if name.split(".")[0] not in above}
+        below = set() if own == "" else {*ROOMS[: ROOMS.index(own)], own}
+        found |= {(dotted(path), name) for name in named_modules(path) if name.split(".")[0] not in below}
     public = {("", home.removeprefix("transom.")) for home in transom.HOMES.values()}
     assert found - public == set(NAMED_BY_STRING)
     assert {transom.names.Drawable.drawn_by, transom.names.Drawable.paged_by} == {

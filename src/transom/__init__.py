@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from transom.names import Drawable
 
 if TYPE_CHECKING:
-    from transom import equations, kernels, layers, lens, lessons, models, show, text
+    from transom import equations, kernels, layers, lens, lessons, models, runner, show, text, training
     from transom.equations.masks import causal, padding, same_document, sliding_window
     from transom.kernels import attend
     from transom.lens import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-ROOMS = ("equations", "kernels", "layers", "models", "text", "lens", "lessons", "show")
+PACKAGES = ("equations", "kernels", "layers", "models", "text", "training", "lens", "runner", "lessons", "show")
 HOMES = {
     "attend": "transom.kernels",
     "causal": "transom.equations.masks",
@@ -87,11 +87,13 @@ __all__ = [
     "models",
     "padding",
     "rollout",
+    "runner",
     "same_document",
     "show",
     "sight",
     "sliding_window",
     "text",
+    "training",
     "watch",
 ]
 
@@ -100,7 +102,7 @@ Drawable.drawn_by, Drawable.paged_by = "transom.show.views", "transom.serve.offl
 
 
 def __getattr__(name: str) -> object:
-    if name in ROOMS:
+    if name in PACKAGES:
         return import_module(f"transom.{name}")
     if name in HOMES:
         return getattr(import_module(HOMES[name]), name)

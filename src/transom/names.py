@@ -77,7 +77,7 @@ def count_noun(count: int, what: str) -> str:
 class Drawable:
     """Something with pictures: `show` shows one, and a notebook shows it of itself.
 
-    Who draws stands below all that is drawn, and no room imports one below it: the package says where it is.
+    What draws it is in a higher room, which this one may not import: the package says where it is.
     """
 
     drawn_by: ClassVar[str] = ""  # a module with `display(thing, view, **options)` and `bundle(thing)`

@@ -1,4 +1,4 @@
-"""`attend`, and what the rooms below need of its parts: `lens` imports nothing else from here.
+"""`attend`, and what the rooms above it need of its parts: `lens` imports nothing else from here.
 
 attend                                   the one function that every attention of Transom starts in
 dispatch                                 `solve` a Problem with the chosen engine; `listener` intercepts each call

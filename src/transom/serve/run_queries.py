@@ -36,6 +36,7 @@ def knock_out_run(run: "SessionRun", fields: KnockOutRequest) -> dict[str, Any]:
     """Run again without some edges: for each row, the predictions before and after, where they changed most."""
     import torch
 
+    from transom.lens.ablation.ablated_runs import divergence
     from transom.lens.ablation.knock_out import knock_out
 
     text_run = require_model(run)
@@ -46,35 +47,34 @@ def knock_out_run(run: "SessionRun", fields: KnockOutRequest) -> dict[str, Any]:
         outputs.append(model.run(encoded))
     if model.kind == "encoder":
         return {"change": float((outputs[1][0].float() - outputs[0][0].float()).norm()), "rows": []}
-    before, after = (output[0].float().softmax(dim=-1) for output in outputs)
-    divergences, rows = kl_by_row(before, after), []
-    for row, divergence in enumerate(divergences.tolist()):
+    logits = [output[0].float() for output in outputs]
+    before, after = (each.softmax(dim=-1) for each in logits)
+    divergences, rows = divergence(*logits), []
+    for row, kl in enumerate(divergences.tolist()):
         moved = (after[row] - before[row]).abs().topk(min(MOVED, before.shape[1])).indices
         ids = torch.cat([before[row].topk(1).indices, moved]).unique().tolist()
         tokens = [
             {"token": token, "before": float(before[row, number]), "after": float(after[row, number])}
             for token, number in zip(model.token_strings(ids), ids, strict=True)
         ]
-        rows.append({"row": row, "kl": divergence, "words": sorted(tokens, key=lambda token: -token["before"])})
+        rows.append({"row": row, "kl": kl, "words": sorted(tokens, key=lambda token: -token["before"])})
     return {"change": float(divergences.sum()), "rows": rows}
-
-
-def kl_by_row(first: "Tensor", second: "Tensor") -> "Tensor":
-    """KL(first ‖ second) of each row of probabilities, in nats."""
-    return (first * (first.clamp_min(1e-30).log() - second.clamp_min(1e-30).log())).sum(dim=-1)
 
 
 def compare_runs(run: "SessionRun", other: "SessionRun") -> dict[str, Any]:
     """The outputs of two runs, and row by row what each read, wrote, and with what probability."""
+    from transom.lens.ablation.ablated_runs import divergence
+
     runs = (run, other)
     outputs = [{"run": each.number, "text": each.info["text"], "output": each.info["output"]} for each in runs]
     text_runs = [each.text_run for each in runs if each.text_run is not None]
     models = [each.model for each in text_runs]
     if len(models) < 2 or models[0].kind == "encoder" or models[1] is not models[0]:
         return {"runs": outputs, "rows": []}
-    chances = [each.model.run(each.encoded)[0].float().softmax(dim=-1) for each in text_runs]
-    count = min(map(len, chances))
-    divergences = kl_by_row(chances[0][:count], chances[1][:count]).tolist()
+    logits = [each.model.run(each.encoded)[0].float() for each in text_runs]
+    count = min(map(len, logits))
+    divergences = divergence(logits[0][:count], logits[1][:count]).tolist()
+    chances = [each.softmax(dim=-1) for each in logits]
     rows = zip_longest(*map(prediction_rows, text_runs, chances), divergences)
     return {"runs": outputs, "rows": [{"row": row, "sides": [a, b], "kl": kl} for row, (a, b, kl) in enumerate(rows)]}
 
