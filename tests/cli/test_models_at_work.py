@@ -179,8 +179,8 @@ def test_errors_are_one_line(home, complaint, monkeypatch, tmp_path):
         f"{tmp_path}/gone should be the folder of a model, but there is no such folder; check the path"
     )
     assert complaint("translate", "a", *model) == (
-        f"{home}/classify/model should hold a model to translate with, but it holds one to classify with;"
-        " use transom classify, or name another folder"
+        f"translate takes an encoder–decoder, but {home}/classify/model is an encoder; use classify, or name another"
+        " model"
     )
     assert complaint("classify", "a", "--file", home / "text.txt", *model) == (
         "texts come as arguments or from --file, but got both; leave one out"

@@ -128,11 +128,32 @@ def test_a_model_of_another_kind_says_what_it_is_for(model_folder, origin, kind)
     for wanted, call in CALLS.items():
         if wanted != kind:
             assert complaint(getattr(model, call), TEXTS) == (
-                f"{call} takes {SPOKEN[wanted]}, but {model.name} is {SPOKEN[kind]}; use {CALLS[kind]}"
+                f"{call} takes {SPOKEN[wanted]}, but {model.name} is {SPOKEN[kind]}; use {CALLS[kind]}, or name another"
+                " model"
             )
     assert complaint(getattr(model, CALLS[kind]), "the cat") == (
         f"{CALLS[kind]} takes a list of texts, but got one text; put it in a list"
     )
+
+
+def test_the_commands_take_a_hugging_face_folder(model_folder, printed, capsys):
+    folder = model_folder("hf", "encoder_decoder")
+    rows = printed("translate", *TEXTS, "--model", folder)
+    assert [row["target"] for row in rows] == transom.load(folder).translate(TEXTS)
+    folder = model_folder("hf", "decoder")
+    expected = transom.load(folder).generate(TEXTS[:1], max_new_tokens=7, do_sample=True, temperature=0.8, seed=3)
+    command = ("generate", TEXTS[0], "--model", folder, "--tokens", 7, "--seed", 3)
+    assert [row["text"] for row in printed(*command)] == expected
+    assert main([*map(str, command)]) == 0
+    assert capsys.readouterr().out == f"{TEXTS[0]}{expected[0]}\n"
+
+
+def test_empty_texts_stay_empty_and_each_finished_text_is_counted(model_folder):
+    for origin in ("hf", "transom"):
+        model, counts = transom.load(model_folder(origin, "encoder_decoder")), []
+        found = model.translate(["", TEXTS[0], " "], on_batch=counts.append, blanks=True)
+        assert found == ["", *model.translate(TEXTS[:1]), ""]
+        assert counts == [1]
 
 
 def test_a_hugging_face_model_without_labels_is_said(model_folder):

@@ -1,11 +1,11 @@
 """`transom classify`: label texts with an encoder."""
 
-from transom.cli.cli_io import AsJson, File, Folder, Texts, print_rows, read_texts, warn_unknown_words
+from transom.cli.cli_io import AsJson, File, NamedModel, Texts, print_rows, read_texts, warn_unknown_words
 
 
 def run(
     text: Texts = None,
-    model: Folder = ...,  # pyright: ignore[reportArgumentType]
+    model: NamedModel = ...,  # pyright: ignore[reportArgumentType]
     file: File = None,
     as_json: AsJson = False,
 ) -> None:
@@ -13,14 +13,12 @@ def run(
 
     Example: transom classify --model out/sst2/model "a quiet, lovely film"
     """
-    from transom.models import Encoder
-    from transom.training.inference import classify, load_for_task
+    from transom.runner import load_text_model
 
     texts = read_texts(text, file)
-    loaded = load_for_task(model, "encoder")
-    assert isinstance(loaded.model, Encoder)
-    warn_unknown_words(loaded.tokenizer, texts)
-    results = classify(loaded.model, loaded.tokenizer, texts)
+    loaded = load_text_model(model)
+    warn_unknown_words(loaded, texts)
+    results = loaded.classify(texts)
     rows = [
         {"text": each, "label": result.label, "chances": result.chances}
         for each, result in zip(texts, results, strict=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Texts = Annotated[list[str] | None, typer.Argument(help="One or more texts; by default the lines of standard input.")]
 File = Annotated[Path | None, typer.Option("--file", help="Read the texts from the lines of this file (or .gz).")]
-Folder = Annotated[Path, typer.Option("--model", metavar="FOLDER", help="The folder of a model.")]
+NamedModel = Annotated[str, typer.Option("--model", metavar="FOLDER_OR_HF_ID", help="A Transom or Hugging Face model.")]
 AnyModel = Annotated[
     str | None,
     typer.Option(

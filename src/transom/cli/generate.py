@@ -5,13 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from transom.cli.cli_io import AsJson, Folder, print_json, print_result, warn_unknown_words
+from transom.cli.cli_io import AsJson, NamedModel, print_json, print_result, warn_unknown_words
 from transom.names import Misfit
 
 
 def run(
     prompt: Annotated[str, typer.Argument(help="The text to continue; empty to begin a new one.")] = "",
-    model: Folder = ...,  # pyright: ignore[reportArgumentType]
+    model: NamedModel = ...,  # pyright: ignore[reportArgumentType]
     tokens: Annotated[int, typer.Option(min=1, help="The most new tokens to write.")] = 200,
     temperature: Annotated[
         float, typer.Option(min=0.0, help="Below 1 safer, above 1 more varied; 0 takes the most likely token.")
@@ -27,19 +27,17 @@ def run(
 
     Example: transom generate --model out/shakespeare/model "To be" --seed 1
     """
-    from transom.models import Decoder
-    from transom.training.inference import continue_text, load_for_task
+    from transom.runner import load_text_model
 
-    loaded = load_for_task(model, "decoder")
-    assert isinstance(loaded.model, Decoder)
-    warn_unknown_words(loaded.tokenizer, [prompt])
+    loaded = load_text_model(model)
+    warn_unknown_words(loaded, [prompt])
     settings = {"max_new_tokens": tokens, **sampling_settings(temperature, top_k, top_p, seed)}
     if as_json:
-        print_json([{"prompt": prompt, "text": continue_text(loaded.model, loaded.tokenizer, prompt, **settings)}])
+        print_json([{"prompt": prompt, "text": loaded.generate([prompt], **settings)[0]}])
         return
     print_piece = partial(print_result, end="")
     print_piece(prompt)
-    continue_text(loaded.model, loaded.tokenizer, prompt, print_piece, **settings)
+    loaded.generate([prompt], stream=print_piece, **settings)
     print_result("")
 
 

@@ -27,7 +27,10 @@ def load_text_model(name: str | Path | None = None, text: str | None = None) -> 
         from transom.models.embedded import embedded_folder
 
         return TransomTextModel(embedded_folder(), "the embedded translator")
+    from transom.training.inference import check_is_finished
+
     folder = Path(name)
+    check_is_finished(folder)
     if path_exists(folder):
         return TransomTextModel(folder) if is_transom_folder(folder) else HuggingFaceTextModel(str(name), text)
     could_be_id = str(name).count("/") < 2 and not str(name).startswith((".", "/", "~"))

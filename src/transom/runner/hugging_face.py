@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from transom.names import Misfit
 from transom.runner.pretrained import empty_stdin, first_line, import_transformers, load_pretrained
-from transom.runner.text_model import BEAMS, MOST_NEW, EncodedText, OnToken, TextModel, smallest, split_pieces
+from transom.runner.text_model import (
+    BEAMS,
+    MOST_NEW,
+    EncodedText,
+    OnBatch,
+    OnText,
+    OnToken,
+    TextModel,
+    smallest,
+    split_pieces,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -98,16 +108,35 @@ class HuggingFaceTextModel(TextModel):
             self.encode_fitting(text)
         self.model, self.kind = load_model(name, config)
 
-    def translate(self, texts: Sequence[str], beams: int = BEAMS, **settings: Any) -> list[str]:
+    def translate(
+        self,
+        texts: Sequence[str],
+        beams: int = BEAMS,
+        on_batch: OnBatch | None = None,
+        blanks: bool = False,
+        **settings: Any,
+    ) -> list[str]:
         self.check_task("translate", texts)
-        rows = (self.encode_fitting(text) for text in texts)
-        return [self.decode(self.call_generate(ids, num_beams=beams, **settings)) for ids in rows]
+        translations = []
+        for text in texts:
+            if blanks and not text.strip():
+                translations.append("")
+                continue
+            ids = self.encode_fitting(text)
+            translations.append(self.decode(self.call_generate(ids, num_beams=beams, **settings)))
+            if on_batch is not None:
+                on_batch(1)
+        return translations
 
-    def generate(self, prompts: Sequence[str], max_new_tokens: int = MOST_NEW, **settings: Any) -> list[str]:
+    def generate(
+        self, prompts: Sequence[str], max_new_tokens: int = MOST_NEW, stream: OnText | None = None, **settings: Any
+    ) -> list[str]:
         self.check_task("generate", prompts)
-        return [self.continue_prompt(prompt, max_new_tokens, settings) for prompt in prompts]
+        return [self.continue_prompt(prompt, max_new_tokens, stream, settings) for prompt in prompts]
 
-    def continue_prompt(self, prompt: str, max_new_tokens: int, settings: dict[str, Any]) -> str:
+    def continue_prompt(self, prompt: str, max_new_tokens: int, stream: OnText | None, settings: dict[str, Any]) -> str:
+        from transom.training.inference import TextStreamer
+
         ids = self.encode_fitting(prompt)
         count = self.room_for(max_new_tokens, len(ids))
         if count < 1 <= max_new_tokens:
@@ -115,7 +144,12 @@ class HuggingFaceTextModel(TextModel):
                 f"the prompt has {len(ids)} tokens, but {self.name} takes {self.longest} with those it writes;"
                 " give a shorter one"
             )
-        return self.decode(self.call_generate(ids, max_new_tokens=count, **settings)[len(ids) :])
+        streamer = TextStreamer(self.decode, stream)
+        if stream is not None:
+            settings = {**settings, "streamer": TokenStreamer(lambda token: streamer.on_token(0, token))}
+        continuation = self.decode(self.call_generate(ids, max_new_tokens=count, **settings)[len(ids) :])
+        streamer.send(continuation)
+        return continuation
 
     def classify(self, texts: Sequence[str]) -> "list[Classification]":
         from transom.training.inference import Classification

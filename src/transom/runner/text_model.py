@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from transom.training.inference import Classification
 
 OnToken = Callable[[int], object]  # called with each token id as soon as the model has chosen it
+OnBatch = Callable[[int], object]  # called with the number of texts that are finished
+OnText = Callable[[str], object]  # called with each new piece of text
 BEAMS = 4  # of a beam search
 MOST_NEW = 200  # tokens to write after a prompt
 KINDS = {"encoder": "an encoder", "decoder": "a decoder", "encoder_decoder": "an encoder–decoder"}
@@ -48,13 +50,29 @@ class TextModel:
     model: "nn.Module"
     longest: int | None
 
-    def translate(self, texts: Sequence[str], beams: int = BEAMS, **settings: Any) -> list[str]:
-        """Translate each text with an encoder–decoder; the settings are those of the model's own `generate`."""
+    def translate(
+        self,
+        texts: Sequence[str],
+        beams: int = BEAMS,
+        on_batch: OnBatch | None = None,
+        blanks: bool = False,
+        **settings: Any,
+    ) -> list[str]:
+        """Translate each text with an encoder–decoder; the settings are those of the model's own `generate`.
+
+        on_batch   called with the number of texts in each finished batch
+        blanks     let an empty text stay empty, instead of raising an error
+        """
         raise NotImplementedError
 
-    def generate(self, prompts: Sequence[str], max_new_tokens: int = MOST_NEW, **settings: Any) -> list[str]:
+    def generate(
+        self, prompts: Sequence[str], max_new_tokens: int = MOST_NEW, stream: OnText | None = None, **settings: Any
+    ) -> list[str]:
         """Continue each prompt with a decoder: greedily, or by the settings of the model's own `generate` (do_sample,
-        seed, temperature, top_k, top_p and others)."""
+        seed, temperature, top_k, top_p and others).
+
+        stream   called with each piece of text as soon as its characters are complete, prompt after prompt
+        """
         raise NotImplementedError
 
     def classify(self, texts: Sequence[str]) -> "list[Classification]":
@@ -148,7 +166,10 @@ class TextModel:
 
         if TASKS[self.kind] != task:
             wanted = next(KINDS[kind] for kind, its_task in TASKS.items() if its_task == task)
-            raise Misfit(f"{task} takes {wanted}, but {self.name} is {KINDS[self.kind]}; use {TASKS[self.kind]}")
+            raise Misfit(
+                f"{task} takes {wanted}, but {self.name} is {KINDS[self.kind]}; use {TASKS[self.kind]}, or name"
+                " another model"
+            )
         if isinstance(texts, str):
             raise Misfit(f"{task} takes a list of texts, but got one text; put it in a list")
 

@@ -5,7 +5,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.names import Misfit
-from transom.runner.text_model import BEAMS, MOST_NEW, EncodedText, OnToken, TextModel, smallest, split_pieces
+from transom.runner.text_model import (
+    BEAMS,
+    MOST_NEW,
+    EncodedText,
+    OnBatch,
+    OnText,
+    OnToken,
+    TextModel,
+    smallest,
+    split_pieces,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,22 +40,31 @@ class TransomTextModel(TextModel):
         self.name, self.kind = name or str(folder), loaded.model.kind
         self.longest = int(loaded.model.config.longest)
 
-    def translate(self, texts: Sequence[str], beams: int = BEAMS, **settings: Any) -> list[str]:
+    def translate(
+        self,
+        texts: Sequence[str],
+        beams: int = BEAMS,
+        on_batch: OnBatch | None = None,
+        blanks: bool = False,
+        **settings: Any,
+    ) -> list[str]:
         from transom.models import EncoderDecoder
         from transom.training.inference import translate
 
         self.check_task("translate", texts)
         assert isinstance(self.model, EncoderDecoder)
-        return translate(self.model, self.tokenizer, texts, beams, **settings)
+        return translate(self.model, self.tokenizer, texts, beams, on_batch, blanks, **settings)
 
-    def generate(self, prompts: Sequence[str], max_new_tokens: int = MOST_NEW, **settings: Any) -> list[str]:
+    def generate(
+        self, prompts: Sequence[str], max_new_tokens: int = MOST_NEW, stream: OnText | None = None, **settings: Any
+    ) -> list[str]:
         from transom.models import Decoder
         from transom.training.inference import continue_text
 
         self.check_task("generate", prompts)
         assert isinstance(self.model, Decoder)
         settings = {"max_new_tokens": max_new_tokens, **settings}
-        return [continue_text(self.model, self.tokenizer, prompt, **settings) for prompt in prompts]
+        return [continue_text(self.model, self.tokenizer, prompt, stream, **settings) for prompt in prompts]
 
     def classify(self, texts: Sequence[str]) -> "list[Classification]":
         from transom.models import Encoder

@@ -30,13 +30,7 @@ class LoadedModel(NamedTuple):
 
 def load_for_task(folder: Path, expected: str | None = None) -> LoadedModel:
     """The model in a folder, of the expected kind (by default any), with its tokenizer."""
-    run = find_unfinished(folder)
-    if run is not None:
-        raise Misfit(
-            f"{folder} should be the folder of a model, but {run} holds an unfinished run, of"
-            f" {list_steps(run / STEPS)[-1]} updates so far; finish it with transom train, or evaluate it with"
-            " transom evaluate"
-        )
+    check_is_finished(folder)
     kind = str(read_config_header(folder)["model"])
     check_choice(f"{folder}: the model", kind, MODELS)
     if expected is not None and kind != expected:
@@ -56,6 +50,17 @@ def load_for_task(folder: Path, expected: str | None = None) -> LoadedModel:
             f" {tokenizer.size}; save the model with its own tokenizer"
         )
     return LoadedModel(model, tokenizer)
+
+
+def check_is_finished(folder: Path) -> None:
+    """Raise an error if there is no model in a folder yet, but an unfinished run."""
+    run = find_unfinished(folder)
+    if run is not None:
+        raise Misfit(
+            f"{folder} should be the folder of a model, but {run} holds an unfinished run, of"
+            f" {list_steps(run / STEPS)[-1]} updates so far; finish it with transom train, or evaluate it with"
+            " transom evaluate"
+        )
 
 
 def encode_texts(
@@ -88,7 +93,7 @@ def translate(
     tokenizer: Tokenizer,
     texts: Sequence[str],
     beams: int = 1,
-    on_batch: Callable[[int], None] | None = None,
+    on_batch: Callable[[int], object] | None = None,
     blanks: bool = False,
     **settings: Any,
 ) -> list[str]:
@@ -132,13 +137,13 @@ def classify(model: Encoder, tokenizer: Tokenizer, texts: Sequence[str]) -> list
 
 
 def continue_text(
-    model: Decoder, tokenizer: Tokenizer, text: str, stream: Callable[[str], None] | None = None, **settings: Any
+    model: Decoder, tokenizer: Tokenizer, text: str, stream: Callable[[str], object] | None = None, **settings: Any
 ) -> str:
     """The model's continuation of a text; `stream` gets each new piece as soon as its characters are complete."""
     # In training a text starts after the end token of the one before it.
     row = tokenizer.encode(text) or [tokenizer.end]
     check_row_length(model, row, 1, 1, room=1)
-    streamer = TextStreamer(tokenizer, stream)
+    streamer = TextStreamer(tokenizer.decode, stream)
     on_token = None if stream is None else streamer.on_token
     tokens = model.generate([row], streamer=on_token, tokenizer=tokenizer, **settings)
     assert isinstance(tokens, Tensor)
@@ -150,14 +155,14 @@ def continue_text(
 class TextStreamer:
     """Streams text as tokens come; a character of several bytes is held back until it is complete."""
 
-    def __init__(self, tokenizer: Tokenizer, stream: Callable[[str], None] | None) -> None:
-        self.tokenizer, self.stream = tokenizer, stream
+    def __init__(self, decode: Callable[[list[int]], str], stream: Callable[[str], object] | None) -> None:
+        self.decode, self.stream = decode, stream
         self.tokens: list[int] = []
         self.sent = ""
 
     def on_token(self, row: int, token: int) -> None:
         self.tokens.append(token)
-        text = self.tokenizer.decode(self.tokens)
+        text = self.decode(self.tokens)
         if not text.endswith("�"):
             self.send(text)
 
