@@ -43,6 +43,7 @@ PARTS = {
         "trace": "attention storage",
         "capture": "attention storage trace",
         "ablation": "attention storage trace capture",
+        "attribution": "attention storage trace capture ablation",
         "metrics": "attention trace",
         "replay": "attention storage trace capture",
     },

@@ -7,6 +7,7 @@ from torch.utils._pytree import tree_leaves
 
 import transom
 from transom.equations.biases import DistanceBias
+from transom.lens import AttentionInfluence
 
 TOKENS = 4096
 
@@ -76,3 +77,17 @@ def test_measuring_heads_and_going_through_layers_stay_linear():
         transom.by_words(trace["a"], 0, words)
 
     assert largest_tensor(act) <= count * count // 4
+
+
+def test_influence_stays_linear():
+    Q, K, V, gradient = (torch.randn(1, 1, TOKENS, 8) for _ in range(4))
+    Q[..., :64, :] *= 20.0  # rows with a weight near 1 take another way
+
+    def act():
+        found = AttentionInfluence(transom.sight(Q, K, V, causal=True), gradient, "before")
+        for method in (found.top, found.per_key, found.per_row, lambda: found.spans([(0, 900), (900, 4096)])):
+            method()
+        found.map(0, cells=64)
+        found.edges(rows=slice(-5, None))
+
+    assert largest_tensor(act) <= TOKENS * TOKENS // 4

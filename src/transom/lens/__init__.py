@@ -9,6 +9,9 @@ from transom.lens.attention.pooled_map import PooledMap
 from transom.lens.attention.receipt import Receipt
 from transom.lens.attention.sight import AttentionView, Sight, StatsOnlySight, sight
 from transom.lens.attention.statistics import Statistics, TopKeys
+from transom.lens.attribution.agreement import Agreement
+from transom.lens.attribution.attention_influence import AttentionInfluence, TopChanges
+from transom.lens.attribution.influence import Influence, influence
 from transom.lens.capture.watch import watch
 from transom.lens.metrics.difference import Change, Difference, diff
 from transom.lens.metrics.head_measures import HEADS, Measure, RowValues
@@ -21,6 +24,8 @@ from transom.lens.trace import Trace
 
 __all__ = [
     "HEADS",
+    "Agreement",
+    "AttentionInfluence",
     "AttentionView",
     "Change",
     "Difference",
@@ -30,6 +35,7 @@ __all__ = [
     "EffectTable",
     "HeadRow",
     "HeadTable",
+    "Influence",
     "Labels",
     "Measure",
     "PatchGrid",
@@ -42,6 +48,7 @@ __all__ = [
     "Sight",
     "Statistics",
     "StatsOnlySight",
+    "TopChanges",
     "TopKeys",
     "Trace",
     "WordWeights",
@@ -50,6 +57,7 @@ __all__ = [
     "effect",
     "flow",
     "heads",
+    "influence",
     "knock_out",
     "rollout",
     "sight",

@@ -31,11 +31,13 @@ class ModelCall:
     kwargs: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def from_inputs(cls, model: nn.Module, inputs: object) -> "ModelCall":
+    def from_inputs(cls, model: nn.Module, inputs: object, caller: str = "effect") -> "ModelCall":
         """The call that inputs stand for: a mapping by name, a tuple or list by position, or one tensor."""
-        check_is_model(model, "effect")
+        check_is_model(model, caller)
         if model.training:
-            raise Misfit("effect compares runs, but the model is training and draws dropout; call model.eval() first")
+            raise Misfit(
+                f"{caller} compares runs, but the model is training and draws dropout; call model.eval() first"
+            )
         if isinstance(inputs, Mapping):
             call = cls(model, kwargs=dict(inputs))
         elif isinstance(inputs, Tensor | tuple | list):
@@ -47,7 +49,7 @@ class ModelCall:
             )
         for value in (*call.args, *call.kwargs.values()):
             if hasattr(value, "get_seq_length") or type(value).__name__.endswith("Cache"):
-                raise Misfit("effect runs the model many times, but inputs hold a cache, which grows; leave it out")
+                raise Misfit(f"{caller} runs the model many times, but inputs hold a cache, which grows; leave it out")
         return call
 
     def __call__(self, copies: int = 1, gradients: bool = False) -> Any:
@@ -77,19 +79,23 @@ class AblatedRuns:
 
     def run(self, edges: Sequence[Edge]) -> Iterator[tuple[Tensor, Tensor]]:
         """For each edge, what is read with it and without it."""
+        return self.run_sets([[edge] for edge in edges])
+
+    def run_sets(self, sets: Sequence[Sequence[Edge]]) -> Iterator[tuple[Tensor, Tensor]]:
+        """For each set of edges, what is read with them and without all of them."""
         size = self.batch_size()
-        if len(edges) > 1 and size > 1 and not self.batching_works():
+        if len(sets) > 1 and size > 1 and not self.batching_works():
             self.one_by_one = True
         size = 1 if self.one_by_one else size
-        for first in range(0, len(edges), size):
-            batch = edges[first : first + size]
+        for first in range(0, len(sets), size):
+            batch = sets[first : first + size]
             if size > 1:
-                in_batch = [replace(edge, batch=entry) for entry, edge in enumerate(batch, 1)]
+                in_batch = [replace(edge, batch=entry) for entry, edges in enumerate(batch, 1) for edge in edges]
                 baseline, *outputs = self.run_without(in_batch, len(batch) + 1)
             else:
-                baseline, outputs = self.baseline[0], self.run_without(batch)
+                baseline, outputs = self.baseline[0], self.run_without(batch[0])
             if self.progress is not None:
-                self.progress(min(first + size, len(edges)), len(edges))
+                self.progress(min(first + size, len(sets)), len(sets))
             yield from ((baseline, output) for output in outputs)
 
     def batch_size(self) -> int:

@@ -107,7 +107,7 @@ def watch_edges(call: ModelCall, read: ReadOutput) -> tuple[dict[str, LayerEdges
     """Every attention of one run, and what is read of its result."""
     with watch(call.model) as trace, capture_output_projections(call.model, trace) as projections:
         output = read(call())
-    check_one_sequence(trace, output)
+    check_one_sequence(trace, output, "effect")
     return {name: LayerEdges(sight.require_full(), projections.get(name)) for name, sight in trace.items()}, output[0]
 
 
@@ -123,12 +123,12 @@ def set_gradients(call: ModelCall, read: ReadOutput, attentions: dict[str, Layer
         attentions[name].gradient = gradient
 
 
-def check_one_sequence(trace: Trace, output: Tensor) -> None:
+def check_one_sequence(trace: Trace, output: Tensor, caller: str) -> None:
     """Raise an error unless one sequence ran, and each attention once."""
     for name, sight in trace.items():
         if sight.problem.shape[0] != 1 or output.shape[0] != 1:
             raise Misfit(
-                f"effect asks about one sequence, but {name!r} has batch={sight.problem.shape[0]} and the output"
+                f"{caller} asks about one sequence, but {name!r} has batch={sight.problem.shape[0]} and the output"
                 f" batch={output.shape[0]}; give one, as in {{name: x[:1] for name, x in inputs.items()}}"
             )
     repeated = [name for name in trace.names if len(trace.all(name)) > 1]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -30,10 +31,25 @@ class PooledMap:
     pool: str
 
 
-def pool_map(
-    record: AttentionRecord, head: int, cells: int, pool: str, window: tuple[slice | None, slice | None], batch: int
-) -> PooledMap:
-    """The map of one head over a window of rows and keys."""
+class MapRequest(NamedTuple):
+    """What a map is to show: a head of a sequence, the spans of rows and keys, the size of a cell, how it is pooled."""
+
+    batch: int
+    head: int
+    spans: tuple[Span, Span]
+    cell: tuple[int, int]
+    pool: str
+
+
+def parse_map_request(
+    shape: tuple[int, int, int, int],
+    head: int,
+    cells: int,
+    pool: str,
+    window: tuple[slice | None, slice | None],
+    batch: int,
+) -> MapRequest:
+    """The map that a caller asks for of an attention of that shape, checked."""
     if pool not in POOLS:
         raise Misfit(
             f"pool must be one of {', '.join(POOLS)}, but got {pool!r}; max keeps single strong weights visible"
@@ -41,10 +57,18 @@ def pool_map(
     side = integer_or_none(cells)
     if side is None or side < 1:
         raise Misfit(f"a map needs at least 1 cell a side, but got cells={cells}; 256 is a good picture")
-    batches, heads, queries, keys = record.problem.shape
-    batch_head = (check_index(batch, "batch", batches), check_index(head, "heads", heads))
+    batches, heads, queries, keys = shape
     spans = (resolve_range(window[0], "queries", queries), resolve_range(window[1], "keys", keys))
     cell = (ceil((spans[0][1] - spans[0][0]) / side), ceil((spans[1][1] - spans[1][0]) / side))
+    return MapRequest(check_index(batch, "batch", batches), check_index(head, "heads", heads), spans, cell, pool)
+
+
+def pool_map(
+    record: AttentionRecord, head: int, cells: int, pool: str, window: tuple[slice | None, slice | None], batch: int
+) -> PooledMap:
+    """The map of one head over a window of rows and keys."""
+    request = parse_map_request(record.problem.shape, head, cells, pool, window, batch)
+    batch_head, spans, cell = (request.batch, request.head), request.spans, request.cell
     if record.uses_native():
         maxima, sums = weight_stats.pool_window(record.problem, record.lse, batch_head, spans, cell)
         values = maxima if pool == "max" else sums

@@ -6,12 +6,13 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from transom.kernels import Problem
 from transom.lens.capture.captured_attention import CapturedAttention, EdgeCut
@@ -21,12 +22,20 @@ class AttentionListener:
     """Gets each attention with the modules it ran in, outermost first, and its number within the innermost."""
 
     cuts_edges = False
+    takes_gradients = False  # whether CAPTURE.tracked is to be set when an attention is reported
 
     def on_attention(self, captured: CapturedAttention | None, modules: list[nn.Module], order: int) -> None:
         """An attention ran; None if it could not be read."""
 
     def edges_to_cut(self, problem: Problem, modules: list[nn.Module], order: int) -> EdgeCut | None:
         """Which edges to cut out of an attention, if `cuts_edges`."""
+
+
+class TrackedOutput(NamedTuple):
+    """Where the gradient of an attention's output comes out, and how to make (batch, heads, queries, d_value) of it."""
+
+    edge: GradientEdge
+    to_heads: Callable[[Tensor], Tensor]
 
 
 @dataclass(eq=False)
@@ -85,6 +94,7 @@ class CaptureState(threading.local):
         self.module_calls: list[ModuleCall] = []
         self.attention_calls: list[AttentionCall] = []
         self.count = 0  # of attentions captured so far
+        self.tracked: TrackedOutput | None = None  # of the attention that is being reported
         # Modules with a softmax that does not count as attention, and its shape when it last ran.
         self.other_softmaxes: dict[nn.Module, tuple[int, ...]] = {}
 
@@ -148,6 +158,14 @@ class CaptureState(threading.local):
         if isinstance(call, RepeatedCall | EagerCall | ModuleCall):
             call.cut = cut
 
+    def track(self, output: Tensor, to_heads: Callable[[Tensor], Tensor]) -> Tensor:
+        """The output of an attention for the model to go on with, differentiable if a listener takes gradients."""
+        if not any(listener.takes_gradients for listener in self.listeners) or not torch.is_grad_enabled():
+            return output
+        source = output if output.requires_grad else output.detach().requires_grad_()
+        self.tracked = TrackedOutput(get_gradient_edge(source), to_heads)
+        return output if source is output else source.clone()  # a model may overwrite it, but not a leaf
+
     def publish(self, read: Callable[[], CapturedAttention | None]) -> None:
         """Report one attention to the listeners; None if it could not be read."""
         order = self.order
@@ -156,6 +174,7 @@ class CaptureState(threading.local):
             captured = read()
             for listener in self.listeners:
                 listener.on_attention(captured, self.modules, order)
+        self.tracked = None
 
     def edges_to_cut(self, problem: Problem) -> EdgeCut | None:
         """The edges to cut out of the attention that is running; None if there are none."""

@@ -37,7 +37,12 @@ from transom.lens.capture.eager_attention import (
     wrap_attention_interface,
 )
 from transom.lens.capture.edge_cut import cut_captured, cut_native, cut_sdpa, run_cut_softmax
-from transom.lens.capture.torch_attention import from_mha_call, from_native_mha, from_sdpa
+from transom.lens.capture.torch_attention import (
+    from_mha_call,
+    from_native_mha,
+    from_sdpa,
+    mha_gradient_to_heads,
+)
 
 FLASH_ARGS = ("query", "key", "value", "dropout_p", "is_causal")  # positional arguments of the fused kernel
 TWICE = "Using `torch.compile"  # … that hooks fire for the compiled module too, which is what ours want
@@ -52,6 +57,7 @@ def capture_sdpa(run: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tenso
         output = run(*args, **kwargs)
     read = lambda: from_sdpa(output, call.lse, *args, **kwargs)  # noqa: E731
     if rng_state is None:
+        output = CAPTURE.track(output, lambda gradient: gradient)
         CAPTURE.publish(read)
         return output
     return cut_sdpa(output, read(), lambda: run(*args, **kwargs), rng_state)
@@ -117,6 +123,9 @@ def capture_eager(function: Callable[..., Any], bound: inspect.BoundArguments) -
     with CAPTURE.enter(EagerCall(bound.arguments["key"].shape[2])) as call:
         result = function(*bound.args, **bound.kwargs)
     output = result[0] if isinstance(result, tuple) else result
+    if isinstance(output, Tensor) and output.dim() == 4:
+        output = CAPTURE.track(output, lambda gradient: gradient.transpose(1, 2))
+        result = (output, *result[1:]) if isinstance(result, tuple) else output
     CAPTURE.publish(lambda: from_eager_call(bound.arguments, call.weights, output, call.cut))
     return result
 
@@ -128,8 +137,9 @@ def capture_attend(problem: Problem, solve: dispatch.Solve) -> tuple[Tensor, Ten
     with CAPTURE.enter(KernelCall()):
         output, lse = solve(problem)
     captured, _ = cut_captured(CapturedAttention(problem, output, lse))
+    output = CAPTURE.track(output if captured.output is None else captured.output, lambda gradient: gradient)
     CAPTURE.publish(lambda: captured)
-    return (output if captured.output is None else captured.output), lse
+    return output, lse
 
 
 def on_module_enter(module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -138,16 +148,23 @@ def on_module_enter(module: nn.Module, args: tuple[Any, ...]) -> None:
         CAPTURE.module_calls.append(ModuleCall(module, CAPTURE.count))
 
 
-def on_module_exit(module: nn.Module, args: tuple[Any, ...], *kwargs_and_result: Any) -> None:
-    """The end of a module's forward; after an exception PyTorch leaves out the keyword arguments."""
+def on_module_exit(module: nn.Module, args: tuple[Any, ...], *kwargs_and_result: Any) -> Any:
+    """The end of a module's forward; after an exception PyTorch leaves out the keyword arguments.
+
+    Returns a result to use instead, or None.
+    """
     if not CAPTURE.listeners or torch.compiler.is_compiling():
-        return
-    call = CAPTURE.end_inner_modules(module)
+        return None
+    call, tracked = CAPTURE.end_inner_modules(module), None
     if call is None:
-        return
+        return None
     if len(kwargs_and_result) == 2 and is_multihead(module) and call.count_before == CAPTURE.count:
-        CAPTURE.publish(lambda: from_mha_call(module, args, *kwargs_and_result, cut=call.cut))
+        kwargs, result = kwargs_and_result
+        output = CAPTURE.track(result[0], lambda gradient: mha_gradient_to_heads(module, gradient))
+        tracked = None if output is result[0] else (output, *result[1:])
+        CAPTURE.publish(lambda: from_mha_call(module, args, kwargs, result, cut=call.cut))
     CAPTURE.module_calls.remove(call)
+    return tracked
 
 
 def is_multihead(module: nn.Module) -> TypeGuard[nn.MultiheadAttention]:

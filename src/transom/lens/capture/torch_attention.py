@@ -151,6 +151,11 @@ def from_mha_call(
     return CapturedAttention(make_problem(Q, K, V, mask, bias), joined_output=joined, unproved=unproved).with_cut(cut)
 
 
+def mha_gradient_to_heads(module: nn.MultiheadAttention, gradient: Tensor) -> Tensor:
+    """The gradient of a module's output as that of its heads, before W_O."""
+    return split_heads(batch_first(gradient, module) @ module.out_proj.weight.to(gradient.dtype), module.num_heads)
+
+
 def bind_mha_args(module: nn.MultiheadAttention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call by name, defaults included."""
     bound = MHA_SIGNATURE.bind(module, *args, **kwargs)
