@@ -12,9 +12,9 @@ from pathlib import Path
 
 import torch
 
+from bench.measuring.all_questions import together
 from bench.measuring.compare_trees import check_trees, compare_trees
 from bench.measuring.timing import allow, by_processor_time
-from bench.measuring.together import together
 from bench.peers.environment import ROOT
 
 QUESTIONS = {

@@ -20,7 +20,7 @@ import torch
 from bench.curves import means
 from bench.measuring.instruments import note
 from bench.peers.environment import ROOT
-from bench.published import RESULTS, TOKENISED, Curves, Found, Result
+from bench.reference_results import RESULTS, TOKENISED, Curves, Found, Result
 from transom.models import EncoderDecoder
 from transom.models.folder import read_config_header
 from transom.names import Misfit

@@ -13,9 +13,9 @@ import torch
 
 table = pytest.importorskip("bench.measuring.table", reason="the bench is beside the tests, in the repository")
 peers = import_module("bench.peers.environment")
-together = import_module("bench.measuring.together")
+together = import_module("bench.measuring.all_questions")
 questions = import_module("bench.__main__").QUESTIONS
-installed = import_module("bench.peers.installed")
+installed = import_module("bench.peers.package_size")
 
 ROOT = Path(__file__).parents[1]
 SIDE = {"Transom": 2.0, "Hugging Face": 6.0, "CTranslate2": 1.0}

@@ -15,7 +15,7 @@ peers = import_module("bench.peers.contender_process")
 # Leaves its number and that of a process it started in a file; both would spin for ever, and so does a thread of it.
 SPINNING = """
 import json, subprocess, sys, threading
-from bench.peers.apart import wait
+from bench.peers.contender_loop import wait
 def spin():
     while True: pass
 threading.Thread(target=spin, daemon=True).start()
@@ -26,7 +26,7 @@ wait(lambda: sum(range(997)))
 # Says of the processes in that file whether they are there.
 LOOKING = """
 import json, os, sys
-from bench.peers.apart import wait
+from bench.peers.contender_loop import wait
 def alive():
     return [number for number in json.load(open(sys.argv[1])) if os.path.exists(f"/proc/{number}/stat")
             and open(f"/proc/{number}/stat").read().rpartition(")")[2].split()[0] not in "ZX"]

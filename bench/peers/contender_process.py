@@ -1,8 +1,8 @@
 """A contender in a process of its own, which exists during its turn and at no other time.
 
-Between its turns such a contender can neither run nor spin, and holds no memory: there is no process. Its module (under
-any interpreter) is told by its arguments what to prepare, says that it is ready, and answers each line of input with a
-line of JSON (see `apart.wait`): seconds on the clock and of the processor, the peak of its memory, what came out.
+Between its turns there is no process, so the contender cannot run, spin or hold memory. Its module (under any
+interpreter) prepares what its arguments name, says that it is ready, and answers each line of input with a line of JSON
+(see `contender_loop`): seconds on the clock and of the processor, its peak memory, and its result.
 """
 
 import json

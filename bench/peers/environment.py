@@ -96,4 +96,4 @@ def contender(module: str, *arguments: object, interpreter: str | None = None) -
 
 def own_contender(module: str, arguments: list[Any], threads: int) -> ContenderProcess:
     """What `prepare` of a question's module gives for these arguments, in this interpreter; measured like a peer."""
-    return contender("prepared_by", module, arguments, threads, interpreter=sys.executable)
+    return contender("question_contender", module, arguments, threads, interpreter=sys.executable)

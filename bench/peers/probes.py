@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bench.peers.watched_by import configured, gpt2, text
+from bench.peers.watching_contender import configured, gpt2, text
 
 SIZES = {"tokens": 37, "layers": 2, "d_model": 48, "heads": 3}
 Probe = Callable[[], str]

@@ -149,7 +149,7 @@ def contenders(
         note(f"llama.cpp is left out: {reason}")
         return found, {"llama.cpp": str(reason)}
     told = {**sizes, "new": new, "threads": options.threads, "longest": LONGEST, "prompt": prompt(sizes)[0].tolist()}
-    return found | {"llama.cpp": contender("written_by", str(for_llama_cpp(writer(sizes), folder)), told)}, {}
+    return found | {"llama.cpp": contender("llama_cpp_generation", str(for_llama_cpp(writer(sizes), folder)), told)}, {}
 
 
 def run(options: Namespace) -> int:

@@ -25,7 +25,7 @@ A_WEIGHT = 160
 
 
 def ours(sizes: dict[str, Any]) -> dict[str, Any]:
-    asked_here = command("drawn_by", "Transom", sizes, interpreter=sys.executable)
+    asked_here = command("page_contender", "Transom", sizes, interpreter=sys.executable)
     done = subprocess.run(asked_here, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode:
         raise RuntimeError(f"Transom's page: {last_words(done.stderr, done.returncode)}")
@@ -41,7 +41,7 @@ def bertviz(sizes: dict[str, Any]) -> dict[str, Any]:
     if left() < 0:
         return {"not run": "the time of this question was up; more of it: --seconds"}
     try:
-        return {"version": present("BertViz"), **asked("drawn_by", "BertViz", sizes, seconds=90)}
+        return {"version": present("BertViz"), **asked("page_contender", "BertViz", sizes, seconds=90)}
     except Absent as missing:
         return {"not run": str(missing)}
 

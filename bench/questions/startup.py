@@ -64,11 +64,11 @@ def sizes(peers: list[str]) -> dict[str, dict[str, Any]]:
     """What each brings, asked of the interpreter that has it."""
     note("what each brings along …")
     here = subprocess.run(
-        command("installed", ["transom", "transformers"], interpreter=sys.executable),
+        command("package_size", ["transom", "transformers"], interpreter=sys.executable),
         capture_output=True, text=True, check=True, cwd=ROOT,
     )  # fmt: skip
     found = json.loads(here.stdout)
-    found |= asked("installed", [PACKAGES[peer] for peer in peers], seconds=60) if peers else {}
+    found |= asked("package_size", [PACKAGES[peer] for peer in peers], seconds=60) if peers else {}
     return found
 
 

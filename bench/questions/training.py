@@ -167,7 +167,7 @@ def contenders(rows: int, length: int, options: Namespace) -> tuple[dict[str, Co
         note(f"JoeyNMT is left out: {reason}")
         return found, {"JoeyNMT": str(reason)}
     sizes = {"rows": rows, "length": length, "vocabulary": VOCABULARY, "threads": options.threads}
-    return found | {"JoeyNMT": contender("trained_by", sizes)}, {}
+    return found | {"JoeyNMT": contender("joeynmt_training", sizes)}, {}
 
 
 def run(options: Namespace) -> int:

@@ -23,7 +23,7 @@ from bench.measuring.instruments import SHARE, MiB, answer, free, machine, note,
 from bench.measuring.timing import RUNS, interleaved, left, unsteady
 from bench.peers.contender_process import ContenderProcess
 from bench.peers.environment import Absent, contender, present, python
-from bench.peers.watched_by import CONTENDERS, gpt2, text, unwatched, watched
+from bench.peers.watching_contender import CONTENDERS, gpt2, text, unwatched, watched
 
 SIZES = {"tokens": 2048, "layers": 12, "d_model": 768, "heads": 12}
 LENGTHS = [2048, 512, 4096, 8192]  # in this order, as the time allows
@@ -99,7 +99,7 @@ def compared(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
         except Absent as reason:
             missing[name] = str(reason)
         else:
-            who[name] = contender("watched_by", name, sizes, interpreter=interpreter)
+            who[name] = contender("watching_contender", name, sizes, interpreter=interpreter)
             seconds -= RUNS * A_PROCESS * sizes["tokens"] / SIZES["tokens"]
     note(f"{sizes['tokens']} tokens, {', '.join(who)} …")
     times = interleaved(who, 4 if quick else 6, 16 * len(who), missing)

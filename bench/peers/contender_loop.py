@@ -1,4 +1,4 @@
-"""The other end of a `ContenderProcess`: a contender that works when it is asked, in any interpreter that has it."""
+"""The other end of a `ContenderProcess`: runs a contender once for each request, in any interpreter that has it."""
 
 import json
 import sys

@@ -1,9 +1,9 @@
-"""What a package brings along: run by the interpreter that has it.
+"""What installing a package adds: run by the interpreter that has it.
 
-    python -m bench.peers.installed '["transformer-lens", "bertviz"]'
+    python -m bench.peers.package_size '["transformer-lens", "bertviz"]'
 
-prints, for each, its version, the packages that pip adds for it beyond those of torch, and the bytes of their files.
-Compiled caches are not counted: they come with use.
+prints for each its version, the packages that pip adds for it beyond those of torch, and the bytes of their files.
+Compiled caches are not counted, since they come with use.
 """
 
 import json

@@ -1,9 +1,9 @@
 """JoeyNMT's training step, in an interpreter that has it: what `bench training` measures beside Transom's.
 
-    python -m bench.peers.trained_by '{"rows": 256, "length": 16, "vocabulary": 9712, "threads": 2}'
+    python -m bench.peers.joeynmt_training '{"rows": 256, "length": 16, "vocabulary": 9712, "threads": 2}'
 
-waits to be asked (see `apart`). The step is that of its TrainManager: loss with label smoothing, normalised by tokens,
-gradients clipped, Adam.
+then answers requests (see `contender_loop`). The step is that of its TrainManager: loss with label smoothing,
+normalised by tokens, gradients clipped, Adam.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from bench.peers.apart import Prepared, wait
+from bench.peers.contender_loop import Prepared, wait
 
 UNKNOWN, PADDING, START, END = 0, 1, 2, 3
 

@@ -1,10 +1,10 @@
-"""llama.cpp writing greedily, in an interpreter that has it: what `bench llama` measures beside Transom.
+"""llama.cpp's greedy generation, in an interpreter that has it: what `bench llama` compares with Transom.
 
-    python -m bench.peers.written_by '"parameters.safetensors"' '{"layers": 12, …, "prompt": [5, 3], "new": 64}'
+    python -m bench.peers.llama_cpp_generation '"parameters.safetensors"' '{"layers": 12, …, "new": 64}'
 
-writes the parameters as a GGUF file in float32 (no quantisation, no vocabulary), loads it, and waits to be asked. The
-llama.cpp is that of the wheel cyllama, built for any x86-64 machine with AVX2; one compiled for this machine may do
-better.
+writes the parameters to a GGUF file in float32 (no quantisation, no vocabulary), loads it, and answers requests (see
+`contender_loop`). llama.cpp comes from the wheel cyllama, built for any x86-64 machine with AVX2; one compiled for this
+machine may be faster.
 """
 
 import json
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.peers.apart import Prepared, wait
+from bench.peers.contender_loop import Prepared, wait
 
 FLOAT32 = 0  # GGML_TYPE_F32
 

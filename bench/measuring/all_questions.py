@@ -1,4 +1,4 @@
-"""Several questions one after the other, each in a process of its own, and their answers in one table."""
+"""Ask several questions, each in a process of its own, and put their answers into one table."""
 
 import json
 import os

@@ -1,8 +1,8 @@
-"""One contender of `bench watching`, in a process of its own: what a forward takes that leaves its attention behind.
+"""One contender of `bench watching`, in a process of its own: a forward pass that also gives its attention.
 
-    python -m bench.peers.watched_by '"nnsight"' '{"tokens": 512, "layers": 12, …, "threads": 2}'
+    python -m bench.peers.watching_contender '"nnsight"' '{"tokens": 512, "layers": 12, …, "threads": 2}'
 
-waits to be asked (see `apart`). It imports nothing that the peers' interpreter lacks.
+then answers requests (see `contender_loop`). It imports nothing that the peers' interpreter lacks.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from bench.peers.apart import wait
+from bench.peers.contender_loop import wait
 
 Work = Callable[[], object]
 VOCABULARY = 1000

@@ -1,4 +1,4 @@
-"""What is known elsewhere of what the recipes do: by what it is judged, and on which files."""
+"""The results that `bench.results` reproduces: recipe, data files, measure, and the published figure."""
 
 import time
 from collections.abc import Callable

@@ -1,9 +1,9 @@
 """One contender of `bench pages`, in a process of its own: one layer's attention, from the text to the page.
 
-    python -m bench.peers.drawn_by '"BertViz"' '{"tokens": 512, "heads": 12, "d_model": 768, "threads": 2}'
+    python -m bench.peers.page_contender '"BertViz"' '{"tokens": 512, "heads": 12, "d_model": 768, "threads": 2}'
 
-prints one JSON object: the seconds for having the attention and for the page, the bytes of what was made, and those of
-memory that were needed at the peak. It imports nothing that BertViz's interpreter lacks.
+prints one JSON object: the seconds to get the attention and to draw the page, the bytes of the files, and the peak
+memory. It imports nothing that BertViz's interpreter lacks.
 """
 
 import json
@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from bench.peers.apart import resident, set_back
-from bench.peers.watched_by import gpt2, text
+from bench.peers.contender_loop import resident, set_back
+from bench.peers.watching_contender import gpt2, text
 
 
 def bertviz(sizes: dict[str, Any], folder: Path) -> dict[str, float]:
