@@ -1,9 +1,9 @@
-"""`python -m bench [QUESTION …]`: each question is a file of `questions/`, measured side by side with the peers.
+"""`python -m bench [QUESTION …]`: each question is a file of `questions/` that measures Transom and its peers.
 
-One question alone prints its own table. Several, or all of them, run one after the other, each in a process of its own;
-their answers come together as one table (bench.md) and one JSON document (bench.json) in `out/bench`. Those of
-docs/ come from `python -m bench --into docs`, on a machine that does nothing else. With `--beside TREE` the same
-questions are asked of the transom in another checkout too, in turn: a table of before and after.
+One question alone prints its own table. Several, or all, run one after the other, each in a process of its own; their
+answers become one table (bench.md) and one JSON document (bench.json) in `out/bench`. Those of docs/ come from
+`python -m bench --into docs`, on a machine that does nothing else. `--beside TREE` asks the same questions of the
+transom in another checkout too, in turn, and prints a table of before and after.
 """
 
 import argparse
@@ -12,28 +12,28 @@ from pathlib import Path
 
 import torch
 
-from bench.measuring.all_questions import together
+from bench.measuring.all_questions import ask_all
 from bench.measuring.compare_trees import check_trees, compare_trees
-from bench.measuring.timing import allow, by_processor_time
+from bench.measuring.timing import set_time_limit, use_processor_time
 from bench.peers.environment import ROOT
 
 QUESTIONS = {
     "attention": "What does attention cost, and what does it cost to look into it?",
     "flex": "What does FlexAttention cost beside SDPA, eager attention and Transom?",
     "kernel": "Does the native engine keep its promises, and does its cost follow from the shape?",
-    "watching": "What does it cost to watch a model, beside the ways there are to have its weights?",
-    "pages": "How big does the picture of an attention get with the text, beside BertViz's?",
-    "training": "How fast does a translator learn, beside nn.Transformer, Hugging Face and JoeyNMT?",
-    "generation": "How fast does a translator write, beside Hugging Face and CTranslate2?",
-    "llama": "How fast does a Llama-shaped decoder write, beside Hugging Face and llama.cpp?",
-    "startup": "How long until it is ready, and how much does it bring along?",
+    "watching": "What does it cost to watch a model, beside the other ways to get its weights?",
+    "pages": "How large does the page of an attention become with the length of the text, beside BertViz's?",
+    "training": "How fast does a translator train, beside nn.Transformer, Hugging Face and JoeyNMT?",
+    "generation": "How fast does a translator generate, beside Hugging Face and CTranslate2?",
+    "llama": "How fast does a Llama-shaped decoder generate, beside Hugging Face and llama.cpp?",
+    "startup": "How long until the library is ready, and how much does it install?",
     "serving": "How quick is the page, at any zoom and with many visitors?",
     "cost": "What would it take to watch a model too large, or a text too long, for this machine?",
     "induction": "Are the heads found that are known to be there?",
 }
 
 
-def parsed() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     listed = "\n".join(f"  {name:<12}{question}" for name, question in QUESTIONS.items())
     parser = argparse.ArgumentParser(
         prog="python -m bench", epilog=f"questions:\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter
@@ -66,15 +66,15 @@ def parsed() -> argparse.Namespace:
 
 
 def main() -> int:
-    options = parsed()
+    options = parse_options()
     if options.beside:
         return compare_trees(options.questions, options)
     if len(options.questions) != 1:
-        return together(options.questions or list(QUESTIONS), options)
+        return ask_all(options.questions or list(QUESTIONS), options)
     torch.set_num_threads(options.threads)
-    allow(options.seconds)
+    set_time_limit(options.seconds)
     if options.processor:
-        by_processor_time()
+        use_processor_time()
     return import_module(f"bench.questions.{options.questions[0]}").run(options)
 
 

@@ -1,9 +1,9 @@
-"""How do models learn that differ in one thing? Trained by one recipe, side by side, as curves in docs/curves.
+"""How do models that differ in one setting learn? Trains them by one recipe, and draws curves to docs/curves.
 
     python -m bench.curves [arrangements] [positions] [mask --text input.txt] [--updates N] [--into docs/curves]
 
-Each comparison becomes a JSON file (every figure, and what the models wrote) and a picture of it. `mask` needs a long
-text, such as tiny Shakespeare. All together take a quarter of an hour.
+Each comparison becomes a JSON file (every figure, and what the models generated) and a picture. `mask` needs a long
+text, such as tiny Shakespeare. All of them take a quarter of an hour.
 """
 
 import argparse
@@ -29,76 +29,78 @@ from transom.training.train import LOG, train
 
 MEAN_OF = 10  # updates in one point of a training loss
 PROMPT, CHARACTERS = "ROMEO:\n", 200
-LENGTHS, EXAMPLES, TRIED = (1, 12, 18), 12_000, 100  # of digits: shortest, longest learned, longest tried
+LENGTHS, EXAMPLES, TRIALS = (1, 12, 18), 12_000, 100  # of digits: shortest, longest in training, longest in the test
 
 
-def translates(model: Path, recipe: Recipe) -> dict[str, Any]:
-    """How many of the held-out sources it writes the right target for, and the first few."""
+def evaluate_translation(model: Path, recipe: Recipe) -> dict[str, Any]:
+    """How many held-out sources it translates correctly, and the first few."""
     found, (_, unseen) = load_for_task(model, "encoder_decoder"), train_and_validation(recipe, Pair, on_test_set=False)
     assert isinstance(found.model, EncoderDecoder)
-    said = translate(found.model, found.tokenizer, [pair.source for pair in unseen])
-    right = sum(words == pair.target for words, pair in zip(said, unseen, strict=True))
-    wrote = [{"source": pair.source, "wrote": words} for words, pair in zip(said[:3], unseen, strict=False)]
+    translations = translate(found.model, found.tokenizer, [pair.source for pair in unseen])
+    right = sum(words == pair.target for words, pair in zip(translations, unseen, strict=True))
+    wrote = [{"source": pair.source, "wrote": words} for words, pair in zip(translations[:3], unseen, strict=False)]
     return {"right": right, "of": len(unseen), "examples": wrote}
 
 
-def translates_by_length(model: Path, recipe: Recipe) -> dict[str, Any]:
-    """The share of new sequences that it turns round without a mistake, by length, also longer ones than it learned."""
+def evaluate_by_length(model: Path, recipe: Recipe) -> dict[str, Any]:
+    """The share of new sequences that it reverses without a mistake, by length, also beyond the trained lengths."""
     found = load_for_task(model, "encoder_decoder")
     assert isinstance(found.model, EncoderDecoder)
     random.seed(2)
     right = []
     for length in range(LENGTHS[0], LENGTHS[2] + 1):
-        asked = [backwards(length) for _ in range(TRIED)]
-        said = translate(found.model, found.tokenizer, [source for source, _ in asked])
-        right.append((length, sum(words == target for words, (_, target) in zip(said, asked, strict=True)) / TRIED))
+        pairs = [digits_and_reverse(length) for _ in range(TRIALS)]
+        translations = translate(found.model, found.tokenizer, [source for source, _ in pairs])
+        right.append(
+            (length, sum(words == target for words, (_, target) in zip(translations, pairs, strict=True)) / TRIALS)
+        )
     return {"right_by_length": right}
 
 
-def backwards(length: int) -> tuple[str, str]:
-    """Random digits, and the same from behind."""
+def digits_and_reverse(length: int) -> tuple[str, str]:
+    """Random digits, and the same in reverse."""
     digits = random.choices("0123456789", k=length)
     return " ".join(digits), " ".join(reversed(digits))
 
 
-def shipped(options: argparse.Namespace, folder: Path) -> str:
+def shipped_pairs(options: argparse.Namespace, folder: Path) -> str:
     return f"{ROOT}/recipes/reverse.tsv"
 
 
-def named_text(options: argparse.Namespace, folder: Path) -> str:
+def text_option(options: argparse.Namespace, folder: Path) -> str:
     return options.text
 
 
-def digits(options: argparse.Namespace, folder: Path) -> str:
-    """Different sequences of digits with their reverse, the longer ones more often, as there are more of them."""
+def write_digits(options: argparse.Namespace, folder: Path) -> str:
+    """Write a file of distinct digit sequences with their reverse; most are long, since there are more long ones."""
     random.seed(1)
     first, longest, _ = LENGTHS
-    pairs = {backwards(random.randint(first, longest)) for _ in range(EXAMPLES)}
+    pairs = {digits_and_reverse(random.randint(first, longest)) for _ in range(EXAMPLES)}
     file = folder / "digits.tsv"
     file.write_text("".join(f"{source}\t{target}\n" for source, target in sorted(pairs)), encoding="utf-8")
     return str(file)
 
 
-def writes(model: Path, recipe: Recipe) -> dict[str, Any]:
-    """What it writes after a prompt, drawn by chance."""
+def generate_sample(model: Path, recipe: Recipe) -> dict[str, Any]:
+    """What it generates after a prompt, by sampling."""
     found = load_for_task(model, "decoder")
     assert isinstance(found.model, Decoder)
-    drawn = {"do_sample": True, "seed": 1, "eos_token_id": None, "max_new_tokens": CHARACTERS}
-    return {"prompt": PROMPT, "wrote": continue_text(found.model, found.tokenizer, PROMPT, **drawn)}
+    settings = {"do_sample": True, "seed": 1, "eos_token_id": None, "max_new_tokens": CHARACTERS}
+    return {"prompt": PROMPT, "wrote": continue_text(found.model, found.tokenizer, PROMPT, **settings)}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A recipe with some settings, and the curves: a label for each, and the one setting that makes it."""
+    """A recipe with settings, and its curves: for each a label and the one setting that differs."""
 
     title: str
     recipe: str
     settings: tuple[str, ...]
     curves: dict[str, str]
-    tried: Callable[[Path, Recipe], dict[str, Any]]
+    evaluate: Callable[[Path, Recipe], dict[str, Any]]
     notes: tuple[str, ...]
-    data: Callable[[argparse.Namespace, Path], str] = shipped
-    drawn: str = "held_out"
+    data: Callable[[argparse.Namespace, Path], str] = shipped_pairs
+    plotted_key: str = "held_out"
     across: str = "update"
 
 
@@ -115,7 +117,7 @@ COMPARISONS = {
             "pre-norm": "model.arrangement=pre_norm",
             "no skip around attention": "model.arrangement=no_skip",
         },
-        translates,
+        evaluate_translation,
         ("Loss on held-out pairs, in nats a token.",),
     ),
     "mask": Comparison(
@@ -127,9 +129,9 @@ COMPARISONS = {
             *("train.updates=600", "train.judge_every=30", "judge.examples=960"),
         ),
         {"without the mask": "model.causal=false", "with the mask": "model.causal=true"},
-        writes,
+        generate_sample,
         ("Loss on held-out text, in nats a character. Without the mask the next character is among those it sees.",),
-        data=named_text,
+        data=text_option,
     ),
     "positions": Comparison(
         "Digits backwards: six ways to tell positions, learned up to 12 digits",
@@ -140,66 +142,69 @@ COMPARISONS = {
             *("train.tokens=1024", "train.updates=1200", "train.judge_every=100", "judge.write=false"),
         ),
         {kind: f"model.positions={kind}" for kind in POSITIONS},
-        translates_by_length,
+        evaluate_by_length,
         ("Share of sequences turned round without a mistake, by length. It learned from up to 12 digits.",),
-        data=digits,
-        drawn="right_by_length",
+        data=write_digits,
+        plotted_key="right_by_length",
         across="digits",
     ),
 }
 
 
-def learned(recipe: Recipe) -> list[dict[str, float]]:
-    """Train; the lines of the log."""
+def train_and_read_log(recipe: Recipe) -> list[dict[str, float]]:
+    """Train; returns the lines of the log."""
     train(recipe)
     return read_log(Path(recipe.folder) / LOG)
 
 
-def means(losses: list[tuple[int, float]], of: int = MEAN_OF) -> list[tuple[int, float]]:
-    """Training losses, the mean of every few updates."""
+def mean_losses(losses: list[tuple[int, float]], of: int = MEAN_OF) -> list[tuple[int, float]]:
+    """Training losses, averaged over every few updates."""
     parts = [losses[first : first + of] for first in range(0, len(losses), of)]
     return [(part[-1][0], round(sum(loss for _, loss in part) / len(part), 4)) for part in parts]
 
 
-def curve(comparison: Comparison, change: str, options: argparse.Namespace) -> dict[str, Any]:
-    """One model, trained and tried."""
+def train_curve(comparison: Comparison, change: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Train and evaluate one model; its figures."""
     with TemporaryDirectory() as folder:
         data = f"data.train={comparison.data(options, Path(folder))}"
-        sets = [*comparison.settings, change, *shortened(options), data, f"folder={folder}/run"]
+        sets = [*comparison.settings, change, *update_settings(options), data, f"folder={folder}/run"]
         recipe = load_recipe(ROOT / comparison.recipe, sets)
-        lines: list[Any] = learned(recipe)
-        tried = comparison.tried(Path(recipe.folder) / "model", recipe)
+        lines: list[Any] = train_and_read_log(recipe)
+        evaluation = comparison.evaluate(Path(recipe.folder) / "model", recipe)
     return {
         "setting": change,
-        "training": means([(line["update"], line["loss"]) for line in lines if "loss" in line]),
+        "training": mean_losses([(line["update"], line["loss"]) for line in lines if "loss" in line]),
         "held_out": [(line["update"], round(line["judged"]["loss"], 4)) for line in lines if "judged" in line],
-        **tried,
+        **evaluation,
     }
 
 
-def shortened(options: argparse.Namespace) -> list[str]:
+def update_settings(options: argparse.Namespace) -> list[str]:
     return [f"train.updates={options.updates}"] if options.updates else []
 
 
-def compared(name: str, options: argparse.Namespace) -> None:
-    """All curves of a comparison, as JSON and as a picture."""
+def run_comparison(name: str, options: argparse.Namespace) -> None:
+    """Train all models of a comparison; save the curves as JSON and as a picture."""
     comparison, curves, into = COMPARISONS[name], {}, options.into
     for label, change in comparison.curves.items():
         note(f"{name}: {label}")
-        curves[label] = curve(comparison, change, options)
+        curves[label] = train_curve(comparison, change, options)
     into.mkdir(parents=True, exist_ok=True)
-    (into / f"{name}.json").write_text(as_json(comparison, shortened(options), curves), encoding="utf-8")
-    lines = {label: one[comparison.drawn] for label, one in curves.items()}
+    (into / f"{name}.json").write_text(to_json(comparison, update_settings(options), curves), encoding="utf-8")
+    lines = {label: one[comparison.plotted_key] for label, one in curves.items()}
     picture = draw("curves", lines, title=comparison.title, across=comparison.across, notes=comparison.notes)
     (into / f"{name}.svg").write_text(picture.svg(), encoding="utf-8")
     note(f"{into / name}.json and .svg")
 
 
-def as_json(comparison: Comparison, updates: list[str], curves: dict[str, Any]) -> str:
-    """One line for each curve."""
+def to_json(comparison: Comparison, updates: list[str], curves: dict[str, Any]) -> str:
+    """A JSON document with one line for each curve."""
     lines = ",\n".join(f"{json.dumps(label)}: {json.dumps(one, ensure_ascii=False)}" for label, one in curves.items())
-    told = [f'"recipe": {json.dumps(comparison.recipe)}', f'"settings": {json.dumps([*comparison.settings, *updates])}']
-    return "{\n" + ",\n".join([*told, f'"curves": {{\n{lines}\n}}']) + "\n}\n"
+    header = [
+        f'"recipe": {json.dumps(comparison.recipe)}',
+        f'"settings": {json.dumps([*comparison.settings, *updates])}',
+    ]
+    return "{\n" + ",\n".join([*header, f'"curves": {{\n{lines}\n}}']) + "\n}\n"
 
 
 def main() -> int:
@@ -215,10 +220,10 @@ def main() -> int:
     for name in names:
         if name not in COMPARISONS:
             parser.error(f"there is no comparison {name!r}; there is {', '.join(COMPARISONS)}")
-        if COMPARISONS[name].data is named_text and options.text is None:
+        if COMPARISONS[name].data is text_option and options.text is None:
             parser.error(f"{name} learns from a long text, but none was named; give --text input.txt")
     for name in names:
-        compared(name, options)
+        run_comparison(name, options)
     return 0
 
 

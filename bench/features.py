@@ -1,8 +1,8 @@
-"""What docs/compare.md says of each peer, tried out on small models with random parameters.
+"""What each peer can do, for docs/compare.md: runs the probes of every peer on small models.
 
     python -m bench.features [--json]      every peer, each in the interpreter that has it (`make bench-peers`)
 
-Each line is a thing tried and what came of it, in the peer's own words where it was an error.
+Each line is a probe and its result; of an error, the peer's own message.
 """
 
 import json
@@ -12,43 +12,43 @@ import warnings
 
 import torch
 
-from bench.peers.environment import PACKAGES, ROOT, last_words, python, version
+from bench.peers.environment import PACKAGES, ROOT, failure_reason, peer_python, peer_version
 from bench.peers.probes import PEERS
 
 
-def tried(name: str) -> dict[str, str]:
-    """What came of each probe, in this interpreter."""
+def run_probes(name: str) -> dict[str, str]:
+    """The result of each probe of a peer, in this interpreter."""
     found = {}
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for what, probe in PEERS[name][1]().items():
             try:
                 found[what] = probe()
-            except Exception as error:  # what a peer may say is not foreseen, and is the answer
+            except Exception as error:  # any error of the peer is the result
                 found[what] = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}"
     return found
 
 
-def asked(name: str) -> dict[str, str]:
-    """The same, in the interpreter that has the peer."""
-    interpreter = sys.executable if name in ("PyTorch", "Hugging Face", "Transom") else python()
+def run_probes_in_process(name: str) -> dict[str, str]:
+    """The same in a process of the interpreter that has the peer."""
+    interpreter = sys.executable if name in ("PyTorch", "Hugging Face", "Transom") else peer_python()
     command = [interpreter, "-m", "bench.features", name]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"": last_words(done.stderr, 1)}
+    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"": failure_reason(done.stderr, 1)}
 
 
 def main() -> None:
     if len(sys.argv) == 2 and sys.argv[1] in PEERS:
-        print(json.dumps(tried(sys.argv[1])))
+        print(json.dumps(run_probes(sys.argv[1])))
         return
-    found = {name: asked(name) for name in PEERS}
+    found = {name: run_probes_in_process(name) for name in PEERS}
     if "--json" in sys.argv:
-        print(json.dumps({"found": found, "versions": {peer: version(peer) for peer in PACKAGES}}, indent=1))
+        print(json.dumps({"found": found, "versions": {peer: peer_version(peer) for peer in PACKAGES}}, indent=1))
         return
     for name, lines in found.items():
-        print(f"{name} {version(PEERS[name][0]) if PEERS[name][0] else ''}".strip())
-        for what, came in lines.items():
-            print(f"  {what:<36}{came}")
+        print(f"{name} {peer_version(PEERS[name][0]) if PEERS[name][0] else ''}".strip())
+        for probe, result in lines.items():
+            print(f"  {probe:<36}{result}")
 
 
 if __name__ == "__main__":

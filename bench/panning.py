@@ -1,8 +1,8 @@
-"""How long is the browser busy at a stretch while the map of a long head is panned?
+"""How long is the browser's longest task while the map of a long head is panned?
 
 `transom serve` opens a trace in a process of its own, and Chromium pans over the finest level of its map by mouse. A
-task of more than 100 ms would be felt as a jerk: exit code 1 if the best of three rounds has a longer one. Needs
-playwright and Chromium.
+user notices a task of more than 100 ms: exit code 1 if the best of three rounds has a longer one. Needs playwright and
+Chromium.
 
     python -m bench.panning
 """
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.questions.serving import Server, long_trace
+from bench.questions.serving import Server, save_long_trace
 
 TOKENS = 3001  # more than a screen has pixels
 LONGEST_TASK = 100.0  # milliseconds
@@ -23,8 +23,8 @@ OBSERVE = """() => { window.tasks = [0]; window.observer?.disconnect();
     window.observer.observe({ type: "longtask" }); }"""
 
 
-def longest_task(page: Any) -> float:
-    """Milliseconds of the longest task of the browser while the map is dragged across the screen."""
+def measure_longest_task(page: Any) -> float:
+    """Milliseconds of the browser's longest task while the map is dragged across the screen."""
     box = page.locator("canvas").bounding_box()
     page.evaluate(OBSERVE)
     page.mouse.move(box["x"] + 500, box["y"] + 300)
@@ -37,8 +37,8 @@ def longest_task(page: Any) -> float:
     return page.evaluate("Math.max(...window.tasks)")
 
 
-def measure(address: str) -> list[float]:
-    """The longest task of each round, on a page that is zoomed in to single weights."""
+def measure_rounds(address: str) -> list[float]:
+    """The longest task of each round, on a page zoomed in to single weights."""
     from playwright.sync_api import sync_playwright
 
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
@@ -49,15 +49,15 @@ def measure(address: str) -> list[float]:
         page.click("#tab-map")
         page.locator("transom-map li button").first.click()  # zooms to the strongest edge
         page.wait_for_timeout(1500)
-        tasks = [longest_task(page) for _ in range(ROUNDS)]
+        tasks = [measure_longest_task(page) for _ in range(ROUNDS)]
         browser.close()
     return tasks
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(str(long_trace(Path(folder), TOKENS)))
-        tasks = measure(f"http://127.0.0.1:{server.port}/?token={server.token}")
+        server = Server(str(save_long_trace(Path(folder), TOKENS)))
+        tasks = measure_rounds(f"http://127.0.0.1:{server.port}/?token={server.token}")
         server.close()
     print(f"longest task of each round: {', '.join(f'{task:.0f} ms' for task in tasks)}")
     return int(min(tasks) > LONGEST_TASK)

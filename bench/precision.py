@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from bench.measuring.instruments import answer, machine, note
-from bench.measuring.timing import Work, by_processor_time, interleaved
-from bench.questions.training import transom
+from bench.measuring.instruments import machine_info, note, print_answer
+from bench.measuring.timing import Work, measure_interleaved, use_processor_time
+from bench.questions.training import prepare_transom
 from transom.training.precision import has_bfloat16
 
 SIZES = {"8 pairs": (8, 16), "32 pairs": (32, 16), "128 pairs": (128, 16)}
@@ -27,21 +27,24 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.processor:
-        by_processor_time()
-    found = {name: measure(rows, length) for name, (rows, length) in SIZES.items()}
-    result = {"machine": machine(), "bfloat16_arithmetic": has_bfloat16(), "milliseconds": found}
+        use_processor_time()
+    found = {name: measure_steps(rows, length) for name, (rows, length) in SIZES.items()}
+    result = {"machine": machine_info(), "bfloat16_arithmetic": has_bfloat16(), "milliseconds": found}
     result["ratio"] = {name: times["bfloat16"] / times["float32"] for name, times in found.items()}
-    answer(options, result, table(result))
+    print_answer(options, result, render_table(result))
 
 
-def measure(rows: int, length: int) -> dict[str, float]:
-    """Milliseconds of a step in each precision."""
+def measure_steps(rows: int, length: int) -> dict[str, float]:
+    """Milliseconds of a training step in each precision."""
     note(f"{rows} pairs of {length} tokens …")
-    contenders: dict[str, Work] = {"float32": transom(rows, length), "bfloat16": transom(rows, length, low=True)}
-    return {name: 1e3 * time["best"] for name, time in interleaved(contenders, 3, 60).items()}
+    contenders: dict[str, Work] = {
+        "float32": prepare_transom(rows, length),
+        "bfloat16": prepare_transom(rows, length, low=True),
+    }
+    return {name: 1e3 * time["best"] for name, time in measure_interleaved(contenders, 3, 60).items()}
 
 
-def table(result: dict[str, Any]) -> str:
+def render_table(result: dict[str, Any]) -> str:
     has = "has" if result["bfloat16_arithmetic"] else "lacks"
     lines = [f"this processor {has} bfloat16 arithmetic", f"{'':<12}{'float32 ms':>12}{'bfloat16 ms':>13}{'ratio':>8}"]
     for name, times in result["milliseconds"].items():

@@ -15,8 +15,8 @@ Curves = dict[str, list[tuple[int, float]]]
 
 
 @dataclass(frozen=True)
-class Found:
-    """What came of it: measures and how they were taken, the seconds of learning, curves and how to read them."""
+class ResultFigures:
+    """The figures of a result: measures and how they were taken, seconds of training, curves and how to read them."""
 
     measures: dict[str, float]
     signature: str
@@ -28,7 +28,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Result:
-    """A recipe or a command, the files it learns from and is judged on, and what is known of it elsewhere."""
+    """A recipe or a command, the files it trains and is evaluated on, and the published figure."""
 
     what: str
     recipe: str
@@ -36,23 +36,23 @@ class Result:
     measure: str
     published: str
     files: dict[str, str | tuple[str, str]] = field(default_factory=dict)
-    last_word: dict[str, str | tuple[str, str]] = field(default_factory=dict)
+    final_files: dict[str, str | tuple[str, str]] = field(default_factory=dict)
     settings: tuple[str, ...] = ()
     beams: int = 4
-    level: float | None = None  # where the published loss ended: a line across the curve
-    also: tuple[str, ...] = ()  # measures that stand beside it in the table
-    moses: str = ""  # the language of the translations, where BLEU is published over the tokens of Moses
-    work: Callable[[], Found] | None = None  # where there is no recipe to train by
+    level: float | None = None  # the published final loss: a line across the curve
+    also: tuple[str, ...] = ()  # further measures in the table
+    moses: str = ""  # the language of the translations, if the published BLEU is over Moses' tokens
+    work: Callable[[], ResultFigures] | None = None  # if there is no recipe
 
 
-def sides(name: str) -> tuple[str, str]:
+def multi30k_files(name: str) -> tuple[str, str]:
     return f"multi30k/{name}.en.gz", f"multi30k/{name}.de.gz"
 
 
-def repeating() -> Found:
-    """Two layers of attention, and one, trained on repeated sequences: the question `induction` of the bench."""
+def run_induction() -> ResultFigures:
+    """Train two layers of attention, and one, on repeated sequences: the question `induction` of the bench."""
     begun = time.perf_counter()
-    found = induction.report()
+    found = induction.measure()
     measures = {
         "accuracy": found["two layers"],
         "accuracy of one layer": found["one layer"],
@@ -66,7 +66,7 @@ def repeating() -> Found:
     notes = (
         "Loss in nats a token; of the strongest head, the weight on the token before and on what followed a copy.",
     )
-    return Found(measures, "", time.perf_counter() - begun, torch.get_num_threads(), course, notes)
+    return ResultFigures(measures, "", time.perf_counter() - begun, torch.get_num_threads(), course, notes)
 
 
 RESULTS = {
@@ -94,8 +94,8 @@ RESULTS = {
         "test2016, 1,000 captions, beam 5, lower case",
         "bleu",
         "41.02 (tokenised), Wu et al. 2021",
-        {"data.train": sides("train"), "data.valid": sides("val")},
-        {"data.valid": sides("test_2016_flickr")},
+        {"data.train": multi30k_files("train"), "data.valid": multi30k_files("val")},
+        {"data.valid": multi30k_files("test_2016_flickr")},
         beams=5,
         also=(TOKENISED,),
         moses="de",
@@ -149,6 +149,6 @@ RESULTS = {
         "accuracy",
         "a cliff in the loss, a head above 0.9, one layer fails; Olsson et al. 2022",
         also=("accuracy of one layer", "highest induction"),
-        work=repeating,
+        work=run_induction,
     ),
 }

@@ -1,11 +1,11 @@
-"""What do the recipes reach, beside what is published? Trained and judged here; figures and curves go to docs/curves.
+"""What the recipes reach, beside published figures: trains, evaluates, and saves figures and curves to docs/curves.
 
     python -m bench.results NAME … --data FOLDER [--runs out] [--set KEY=VALUE]
     python -m bench.results --table
 
-FOLDER holds a folder for each of the data sets, under the names that RESULTS gives; what needs none does without. A run
-that was stopped goes on; one that has ended is only judged. `--table` writes the table of docs/results.md and the
-pictures of the curves anew from the figures that are kept.
+FOLDER holds a folder for each data set, under the names in RESULTS; some results need none. A stopped run is resumed; a
+finished one is only evaluated. `--table` rewrites the table of docs/results.md and the pictures of the curves from the
+saved figures.
 """
 
 import argparse
@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from bench.curves import means
+from bench.curves import mean_losses
 from bench.measuring.instruments import note
 from bench.peers.environment import ROOT
-from bench.reference_results import RESULTS, TOKENISED, Curves, Found, Result
+from bench.reference_results import RESULTS, TOKENISED, Curves, Result, ResultFigures
 from transom.models import EncoderDecoder
 from transom.models.folder import read_config_header
 from transom.names import Misfit
@@ -38,23 +38,24 @@ BEGIN, END = "<!-- the table: python -m bench.results --table -->", "<!-- end of
 POINTS = 60  # of a curve, at most
 
 
-def setting(key: str, files: str | tuple[str, str], data: Path) -> str:
-    """One `--set`, with the files where they are."""
+def format_setting(key: str, files: str | tuple[str, str], data: Path) -> str:
+    """One `--set`, with the paths of the files."""
     names = [files] if isinstance(files, str) else list(files)
     paths = [str(data / name) for name in names]
     return f"{key}={paths[0] if isinstance(files, str) else json.dumps(paths)}"
 
 
-def asked(result: Result, name: str, options: argparse.Namespace, last_word: bool = False) -> Recipe:
-    chosen = result.files | (result.last_word if last_word else {})
-    sets = [setting(key, files, options.data) for key, files in chosen.items()]
-    if last_word and result.last_word:
+def load_result_recipe(result: Result, name: str, options: argparse.Namespace, final: bool = False) -> Recipe:
+    """The recipe of a result with its data; `final` evaluates on the test set."""
+    files = result.files | (result.final_files if final else {})
+    sets = [format_setting(key, names, options.data) for key, names in files.items()]
+    if final and result.final_files:
         sets.append("data.held_out=0")
     return load_recipe(ROOT / result.recipe, [*result.settings, *sets, f"folder={options.runs / name}", *options.sets])
 
 
 class Clock(Callback):
-    """How long a run took in all, also where it was stopped and went on: kept beside its log."""
+    """Counts the seconds of a run, also of one that was stopped and resumed: saved beside its log."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "seconds.json"
@@ -66,45 +67,45 @@ class Clock(Callback):
             self.file.write_text(json.dumps(self.seconds), encoding="utf-8")
 
 
-def trained(recipe: Recipe) -> float:
-    """Train to the end, unless that was done; the seconds it took, judging aside."""
+def train_once(recipe: Recipe) -> float:
+    """Train unless the run has finished; returns the seconds it took, without evaluation."""
     clock = Clock(Path(recipe.folder))
     if not (Path(recipe.folder) / MODEL).exists():
         train(recipe, callbacks=[progress_for(sys.stderr), clock])
     return clock.seconds
 
 
-def curves(lines: list[dict[str, Any]]) -> Curves:
-    """Losses while learning, as means of some updates each, and on held-out data."""
+def loss_curves(lines: list[dict[str, Any]]) -> Curves:
+    """Training losses, as means of several updates each, and held-out losses."""
     losses = [(line["update"], line["loss"]) for line in lines if "loss" in line]
     judged = [(line["update"], round(line["judged"]["loss"], 4)) for line in lines if "judged" in line]
-    return {"while learning": means(losses, max(1, len(losses) // POINTS)), "held out": judged}
+    return {"while learning": mean_losses(losses, max(1, len(losses) // POINTS)), "held out": judged}
 
 
-def levelled(found: Curves, level: float) -> Curves:
-    """The curves with a line across at what is published."""
+def add_published_level(found: Curves, level: float) -> Curves:
+    """The curves with a horizontal line at the published loss."""
     first, *_, last = sorted(update for points in found.values() for update, _ in points)
     return {**found, "published, at its end": [(first, level), (last, level)]}
 
 
-def by_recipe(name: str, result: Result, options: argparse.Namespace) -> Found:
-    """Trained and judged by a recipe."""
-    recipe = asked(result, name, options)
-    seconds = trained(recipe)
+def train_and_evaluate(name: str, result: Result, options: argparse.Namespace) -> ResultFigures:
+    """Train by a recipe, and evaluate."""
+    recipe = load_result_recipe(result, name, options)
+    seconds = train_once(recipe)
     folder = Path(recipe.folder)
-    found = evaluate(asked(result, name, options, last_word=True), folder / MODEL, result.beams, note)
+    found = evaluate(load_result_recipe(result, name, options, final=True), folder / MODEL, result.beams, note)
     measures = dict(found.metrics)
     if result.moses:
-        measures[TOKENISED] = tokenised(result, folder / MODEL, options.data)
+        measures[TOKENISED] = moses_bleu(result, folder / MODEL, options.data)
     threads = recipe.train.threads or torch.get_num_threads()
-    course = curves(read_log(folder / LOG))
+    course = loss_curves(read_log(folder / LOG))
     if recipe.judge.examples:
-        course = partly(course, recipe.judge.examples, round(measures["loss"], 4))
-    return Found(measures, found.signature, seconds, threads, course, (read_so(recipe, folder / MODEL),))
+        course = add_final_loss(course, recipe.judge.examples, round(measures["loss"], 4))
+    return ResultFigures(measures, found.signature, seconds, threads, course, (loss_note(recipe, folder / MODEL),))
 
 
-def read_so(recipe: Recipe, model: Path) -> str:
-    """What the losses of a run are, for those who read its curves."""
+def loss_note(recipe: Recipe, model: Path) -> str:
+    """A note on the losses of a run, for those who read its curves."""
     dropped = any(share for word, share in read_config_header(model).items() if word.endswith("dropout"))
     there = {"label smoothing": recipe.train.smoothing, "dropout": dropped}
     only = " and ".join(word for word, share in there.items() if share)
@@ -112,35 +113,35 @@ def read_so(recipe: Recipe, model: Path) -> str:
     return f"{loss}; while learning with {only}, held out without." if only else f"{loss}."
 
 
-def partly(course: Curves, examples: int, whole: float) -> Curves:
-    """Curves of a run that was judged on a part while learning, with the point where all held-out data put it."""
+def add_final_loss(course: Curves, examples: int, whole: float) -> Curves:
+    """The curves of a run that was evaluated on a part while training, with the final loss on all held-out data."""
     judged = course["held out"]
-    learned = {"while learning": course["while learning"]}
-    return {**learned, f"held out, the first {examples}": judged, "held out, all": [(judged[-1][0], whole)]}
+    training = {"while learning": course["while learning"]}
+    return {**training, f"held out, the first {examples}": judged, "held out, all": [(judged[-1][0], whole)]}
 
 
-def tokenised(result: Result, folder: Path, data: Path) -> float:
-    """BLEU over the tokens of Moses, in small letters: as it is published, not as sacreBLEU splits."""
+def moses_bleu(result: Result, folder: Path, data: Path) -> float:
+    """BLEU over Moses' tokens in lower case: as it is published, not as sacreBLEU tokenises."""
     from sacrebleu.metrics.bleu import BLEU
     from sacremoses import MosesTokenizer
 
     sources, targets = (
-        gzip.decompress((data / file).read_bytes()).decode().splitlines() for file in result.last_word["data.valid"]
+        gzip.decompress((data / file).read_bytes()).decode().splitlines() for file in result.final_files["data.valid"]
     )
     found = load_for_task(folder, "encoder_decoder")
     assert isinstance(found.model, EncoderDecoder)
-    said = translate(found.model, found.tokenizer, sources, result.beams)
+    translations = translate(found.model, found.tokenizer, sources, result.beams)
     split = MosesTokenizer(lang=result.moses)
     theirs, ours = (
         [" ".join(split.tokenize(line.lower(), aggressive_dash_splits=True, escape=False)) for line in lines]
-        for lines in (targets, said)
+        for lines in (targets, translations)
     )
     return BLEU(tokenize="none", force=True).corpus_score(ours, [theirs]).score
 
 
-def kept(name: str, result: Result, options: argparse.Namespace) -> None:
-    """One result: worked out, written down."""
-    found = result.work() if result.work else by_recipe(name, result, options)
+def save_result(name: str, result: Result, options: argparse.Namespace) -> None:
+    """Compute one result; save its figures and its curves."""
+    found = result.work() if result.work else train_and_evaluate(name, result, options)
     figures = {
         "recipe": result.recipe,
         "settings": list(options.sets),
@@ -153,30 +154,30 @@ def kept(name: str, result: Result, options: argparse.Namespace) -> None:
     }
     CURVES.mkdir(parents=True, exist_ok=True)
     (CURVES / f"{name}.json").write_text(json.dumps(figures) + "\n", encoding="utf-8")
-    (CURVES / f"{name}.svg").write_text(pictured(name), encoding="utf-8")
+    (CURVES / f"{name}.svg").write_text(render_curves(name), encoding="utf-8")
     note(f"{name}: {result.measure} {found.measures[result.measure]:.4g}")
 
 
-def all_kept() -> list[str]:
+def saved_names() -> list[str]:
     return [name for name in RESULTS if (CURVES / f"{name}.json").exists()]
 
 
-def figures_of(name: str) -> dict[str, Any]:
+def load_figures(name: str) -> dict[str, Any]:
     return json.loads((CURVES / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def pictured(name: str) -> str:
-    """The curves that are kept, as SVG."""
-    result, figures = RESULTS[name], figures_of(name)
-    lines = figures["curves"] if result.level is None else levelled(figures["curves"], result.level)
+def render_curves(name: str) -> str:
+    """The saved curves of a result, as SVG."""
+    result, figures = RESULTS[name], load_figures(name)
+    lines = figures["curves"] if result.level is None else add_published_level(figures["curves"], result.level)
     return draw("curves", lines, title=result.what, across="update", notes=figures["notes"]).svg()
 
 
-def table() -> str:
-    """The results that are kept, as Markdown."""
+def render_table() -> str:
+    """The saved results, as a Markdown table."""
     lines = ["| what | recipe | judged on | published | here | time |", "|---|---|---|---|---|---|"]
-    for name in all_kept():
-        result, figures = RESULTS[name], figures_of(name)
+    for name in saved_names():
+        result, figures = RESULTS[name], load_figures(name)
         here = "; ".join(f"{word} **{figures['measures'][word]:.4g}**" for word in (result.measure, *result.also))
         threads = "one thread" if figures["threads"] == 1 else f"{figures['threads']} threads"
         took = f"{format_duration(float(figures['seconds']))}, {threads}"
@@ -186,11 +187,11 @@ def table() -> str:
 
 
 def write_table() -> None:
-    for name in all_kept():
-        (CURVES / f"{name}.svg").write_text(pictured(name), encoding="utf-8")
+    for name in saved_names():
+        (CURVES / f"{name}.svg").write_text(render_curves(name), encoding="utf-8")
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table()}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    PAGE.write_text(f"{before}{BEGIN}\n\n{render_table()}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
 def main() -> int:
@@ -210,7 +211,7 @@ def main() -> int:
             parser.error(f"{name} has no recipe, so --set {options.sets[0]} can change nothing; leave it out")
     for name in options.names:
         try:
-            kept(name, RESULTS[name], options)
+            save_result(name, RESULTS[name], options)
         except Misfit as error:
             parser.error(f"{name}: {error}")
     if options.table:

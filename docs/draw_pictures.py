@@ -1,4 +1,4 @@
-"""Draws docs/pictures anew, from the lessons and the translator that come with Transom: `make screenshots`."""
+"""Draws docs/pictures again, from the lessons and the translator that come with Transom: `make screenshots`."""
 
 import shutil
 import sys
@@ -18,8 +18,8 @@ LAYER, HEAD = "decoder.blocks.2.cross", 0
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
-def translated() -> tuple[Any, Any, transom.Trace]:
-    """The translator, what it was given, and every attention while it translated."""
+def watch_translation() -> tuple[Any, Any, transom.Trace]:
+    """The translator, its input, and the trace of all its attention while it translated."""
     found = load_text_model()
     encoded = found.encode_text(SENTENCE)
     with transom.watch(found.model, tokens=encoded.tokens) as trace:
@@ -28,9 +28,9 @@ def translated() -> tuple[Any, Any, transom.Trace]:
     return found, encoded, trace
 
 
-def arrows() -> Picture:
-    """The strongest arrow of each word, with what the word's chance loses without it."""
-    found, encoded, trace = translated()
+def draw_arrows() -> Picture:
+    """The strongest arrow of each word, with the change of the output without it."""
+    found, encoded, trace = watch_translation()
     effects = {}
     for row, key in enumerate(trace[LAYER].weights(batch=0, head=HEAD).argmax(dim=-1).tolist()):
         table = transom.effect(
@@ -46,15 +46,15 @@ PICTURES: dict[str, tuple[Callable[[], Picture], bool]] = {
     "sequence.svg": (lambda: draw("sequence", load_shipped("three-tokens"), rows=0), True),
     "vectors.svg": (lambda: draw("vectors", load_shipped("blue-cute-creature")), True),
     "matrix.svg": (
-        lambda: draw("matrix", translated()[2], layer=LAYER, head=HEAD, model="en-fr", predicted=True),
+        lambda: draw("matrix", watch_translation()[2], layer=LAYER, head=HEAD, model="en-fr", predicted=True),
         False,
     ),
-    "arrows.svg": (arrows, False),
-    "heads.svg": (lambda: draw("heads", translated()[2], model="en-fr"), False),
+    "arrows.svg": (draw_arrows, False),
+    "heads.svg": (lambda: draw("heads", watch_translation()[2], model="en-fr"), False),
 }
 
 
-def photographed(path: Path) -> None:
+def photograph_lesson(path: Path) -> None:
     """The page of the first lesson's steps, with one cell open, as Chromium shows it."""
     from playwright.sync_api import sync_playwright
 
@@ -75,9 +75,9 @@ def photographed(path: Path) -> None:
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    for name, (drawn, _) in PICTURES.items():
-        print(drawn().save(FOLDER / name))
-    photographed(FOLDER / "page.png")
+    for name, (draw_picture, _) in PICTURES.items():
+        print(draw_picture().save(FOLDER / name))
+    photograph_lesson(FOLDER / "page.png")
     print(FOLDER / "page.png")
 
 

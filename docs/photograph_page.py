@@ -8,7 +8,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "pictures"
 SENTENCE = "We are going home."
-LOOKS, AT = "allons", "home"  # the arrow that matters most, as the tour finds it
+QUERY_WORD, KEY_WORD = "allons", "home"  # the words of the arrow that matters most, as the tour finds it
 PATIENCE = 240_000  # milliseconds: the machine may have other things to do
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
@@ -33,8 +33,8 @@ def main() -> None:
             with page.expect_response(lambda answer: answer.url.endswith("/telling")):
                 page.click("button.main")
             page.wait_for_timeout(2000)
-            page.locator("svg .from .word", has_text=LOOKS).click()
-            page.locator("svg .at .word", has_text=AT).click()
+            page.locator("svg .from .word", has_text=QUERY_WORD).click()
+            page.locator("svg .at .word", has_text=KEY_WORD).click()
             page.get_by_role("button", name="Knock it out").click()
             page.wait_for_selector(".result table")
             page.screenshot(

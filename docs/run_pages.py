@@ -1,12 +1,12 @@
-"""Pages whose every block is run, in order, in a folder that holds nothing but the recipes, with what it prints.
+"""Run every block of the pages, in order, in a folder that holds only the recipes, and compare what it prints.
 
-    python docs/run_pages.py [PAGE …]     runs them, and writes what they print today into them
+    python docs/run_pages.py [PAGE …]     runs them, and updates the output that the pages show
 
-A block with `file=NAME` behind its language is written to that file. In one that begins with `$ `, each line with
-`$ ` is a command, and what follows is what it prints; a line `…` stands for lines that are left out. Blocks of Python
-share their names, page by page, and a block of text behind one is what it prints. Behind `about`, fractions may differ
-as they do from machine to machine; behind `once` is a training as it went once, and only the first line that a command
-prints is held. Blocks of `sh` are not run: they set Transom up.
+A block with `file=NAME` after its language is written to that file. In a block that begins with `$ `, each line with
+`$ ` is a command, and what follows is its output; a line `…` stands for lines that are left out. The Python blocks of a
+page share their names, and a block of text after one is its output. After `about`, fractions may differ, as they do
+between machines; after `once` only the first line of each command's output is compared, since the block shows one
+particular training. Blocks of `sh` are not run: they set Transom up.
 """
 
 import io
@@ -33,58 +33,58 @@ WIDTH = "100"
 
 
 @dataclass(frozen=True)
-class Told:
-    """What was run, what a page says that it prints, and what it printed."""
+class RunBlock:
+    """A command or a Python block, the output that the page shows, and what it printed."""
 
     line: int
     command: str
-    said: str
+    shown: str
     printed: str
-    how: str  # exactly, about or once
-    place: tuple[int, int]  # of what is said, in the page
+    strictness: str  # exactly, about or once
+    span: tuple[int, int]  # of the shown output, in the page
 
 
-def told(page: Path) -> Iterator[Told]:
-    """Run all blocks of a page; gives each that prints something, or is said to."""
+def run_blocks(page: Path) -> Iterator[RunBlock]:
+    """Run all blocks of a page; yields each that prints something or shows output."""
     text = page.read_text(encoding="utf-8")
     names: dict[str, object] = {"__name__": "page"}
     pending: tuple[int, str, str] | None = None  # line, code and output of Python whose text may follow
-    with tempfile.TemporaryDirectory() as folder, chdir(folder), mock.patch.dict(os.environ, surroundings()):
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), mock.patch.dict(os.environ, build_environment()):
         Path("recipes").symlink_to(ROOT / "recipes")
         for block in FENCED.finditer(text):
             line, code = text.count("\n", 0, block.start()) + 1, block["code"]
-            how, file = manner(block["more"]), re.search(r"file=(\S+)", block["more"])
+            strictness, file = parse_strictness(block["more"]), re.search(r"file=(\S+)", block["more"])
             if pending and block["language"] == "text" and not code.startswith("$ "):
-                yield Told(pending[0], pending[1], code, pending[2], how, block.span("code"))
+                yield RunBlock(pending[0], pending[1], code, pending[2], strictness, block.span("code"))
                 pending = None
             elif pending:
                 raise SystemExit(f"{page}:{pending[0]}: prints something that no block of text shows: {pending[2]}")
             elif file:
                 Path(file[1]).write_text(code, encoding="utf-8")
             elif code.startswith("$ "):
-                for command, start, end in commands(code):
-                    place = (block.start("code") + start, block.start("code") + end)
-                    yield Told(line, command, code[start:end], shell(command), how, place)
+                for command, start, end in split_commands(code):
+                    span = (block.start("code") + start, block.start("code") + end)
+                    yield RunBlock(line, command, code[start:end], run_command(command), strictness, span)
             elif block["language"] == "python":
-                printed = captured(partial(exec, compile(code, f"{page.name}:{line}", "exec"), names))
+                printed = capture_output(partial(exec, compile(code, f"{page.name}:{line}", "exec"), names))
                 pending = (line, code, printed) if printed else None
     if pending:
         raise SystemExit(f"{page}:{pending[0]}: prints something that no block of text shows: {pending[2]}")
 
 
-def manner(more: str) -> str:
-    """How closely a block is held to what is printed."""
+def parse_strictness(more: str) -> str:
+    """How strictly the shown output is compared: exactly, about or once."""
     return next((word for word in more.split() if word in ("about", "once")), "exactly")
 
 
-def surroundings() -> dict[str, str]:
-    """The same for every reader: a width, no colour, one thread, and the Python that runs this on the path."""
+def build_environment() -> dict[str, str]:
+    """The same for every reader: a width, no colour, one thread, and this Python on the path."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     return {"COLUMNS": WIDTH, "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "PATH": path}
 
 
-def commands(code: str) -> Iterator[tuple[str, int, int]]:
-    """Each command of a block, and where what it prints begins and ends."""
+def split_commands(code: str) -> Iterator[tuple[str, int, int]]:
+    """Each command of a block, and where its output begins and ends."""
     starts = [found.start() for found in re.finditer(r"^\$ ", code, re.MULTILINE)]
     for start, end in zip(starts, [*starts[1:], len(code)], strict=True):
         command = re.match(r"\$ ((?:[^\n]*\\\n)*[^\n]*)\n", code[start:end])
@@ -92,32 +92,32 @@ def commands(code: str) -> Iterator[tuple[str, int, int]]:
         yield command[1], start + command.end(), end
 
 
-def shell(command: str) -> str:
-    """What a command prints, on both of its streams; those of Transom run in this process, which has torch loaded."""
+def run_command(command: str) -> str:
+    """The output of a command, both streams; Transom's commands run in this process, where torch is loaded."""
     words = shlex.split(command.replace("\\\n", " "))
     if command == "make run":
-        return transom(["tour", "--html", "out/tour.html"], ".venv/bin/transom")
+        return run_transom(["tour", "--html", "out/tour.html"], ".venv/bin/transom")
     if words[0] == "transom" and not {"|", "&&", ";", ">", "<"} & set(words):
-        return transom(words[1:])
+        return run_transom(words[1:])
     done = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode > 1:
         raise SystemExit(f"{command} ended with {done.returncode}: {done.stdout}")
     return done.stdout
 
 
-def transom(words: list[str], called: str = "transom") -> str:
+def run_transom(words: list[str], called: str = "transom") -> str:
     from transom.cli import main
 
     codes: list[int] = []
     with mock.patch.object(sys, "argv", [called, *words]):
-        printed = captured(lambda: codes.append(main(words)))
+        printed = capture_output(lambda: codes.append(main(words)))
     if codes[0] > 1:
         raise SystemExit(f"transom {shlex.join(words)} ended with {codes[0]}: {printed}")
     return printed
 
 
-def captured(work) -> str:
-    """What is printed while something runs."""
+def capture_output(work) -> str:
+    """What a call prints."""
     written = io.BytesIO()
     stream = io.TextIOWrapper(written, encoding="utf-8", write_through=True)
     with redirect_stdout(stream), redirect_stderr(stream):
@@ -126,58 +126,58 @@ def captured(work) -> str:
     return written.getvalue().decode()
 
 
-def alike(one: Told) -> bool:
-    """Whether a page says what was printed."""
-    said, printed = one.said.splitlines(), one.printed.splitlines()
-    if one.how == "once":
-        return near(*(lines[0] if lines else "" for lines in (said, printed)))
-    same = near if one.how == "about" else str.__eq__
-    return follows([line.rstrip() for line in said], [line.rstrip() for line in printed], same)
+def matches(one: RunBlock) -> bool:
+    """Whether a page shows what was printed."""
+    shown, printed = one.shown.splitlines(), one.printed.splitlines()
+    if one.strictness == "once":
+        return same_words(*(lines[0] if lines else "" for lines in (shown, printed)))
+    same = same_words if one.strictness == "about" else str.__eq__
+    return lines_match([line.rstrip() for line in shown], [line.rstrip() for line in printed], same)
 
 
-def follows(said: list[str], printed: list[str], same) -> bool:
-    """Line by line; … stands for any number of lines, and one is enough for the first that fits behind it."""
-    if not said:
+def lines_match(shown: list[str], printed: list[str], same) -> bool:
+    """Compare line by line; … stands for any number of lines."""
+    if not shown:
         return not printed
-    if said[0] == LEFT_OUT:
-        return any(follows(said[1:], printed[first:], same) for first in range(len(printed) + 1))
-    return bool(printed) and same(said[0], printed[0]) and follows(said[1:], printed[1:], same)
+    if shown[0] == LEFT_OUT:
+        return any(lines_match(shown[1:], printed[first:], same) for first in range(len(printed) + 1))
+    return bool(printed) and same(shown[0], printed[0]) and lines_match(shown[1:], printed[1:], same)
 
 
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?|[░▒▓█]+")
 
 
-def near(said: str, printed: str) -> bool:
+def same_words(shown: str, printed: str) -> bool:
     """The same words; fractions, and shades of them, may differ."""
-    words = [" ".join(NUMBER.sub("0", line).split()) for line in (said, printed)]
+    words = [" ".join(NUMBER.sub("0", line).split()) for line in (shown, printed)]
     return words[0] == words[1]
 
 
-def renewed(page: Path) -> str:
-    """The page with what its blocks print today; lines that it leaves out stay left out."""
+def update_page(page: Path) -> str:
+    """The page with what its blocks print now; lines that it leaves out stay left out."""
     text = page.read_text(encoding="utf-8")
-    for one in sorted(told(page), key=lambda one: one.place, reverse=True):
-        if not alike(one) or (one.how != "exactly" and LEFT_OUT not in one.said):
-            text = text[: one.place[0]] + shortened(one) + text[one.place[1] :]
+    for one in sorted(run_blocks(page), key=lambda one: one.span, reverse=True):
+        if not matches(one) or (one.strictness != "exactly" and LEFT_OUT not in one.shown):
+            text = text[: one.span[0]] + abridge(one) + text[one.span[1] :]
     return text
 
 
-def shortened(one: Told) -> str:
-    """What was printed; of something that was cut, as many lines before and after the cut as there were."""
-    said, printed = one.said.splitlines(), one.printed.splitlines()
-    if said.count(LEFT_OUT) == 1:
-        cut = said.index(LEFT_OUT)
-        printed = [*printed[:cut], LEFT_OUT, *printed[len(printed) - (len(said) - cut - 1) :]]
+def abridge(one: RunBlock) -> str:
+    """What was printed; if the page leaves lines out, with as many lines before and after the gap as it shows."""
+    shown, printed = one.shown.splitlines(), one.printed.splitlines()
+    if shown.count(LEFT_OUT) == 1:
+        gap = shown.index(LEFT_OUT)
+        printed = [*printed[:gap], LEFT_OUT, *printed[len(printed) - (len(shown) - gap - 1) :]]
     return "".join(f"{line.rstrip()}\n" for line in printed)
 
 
 def main(names: list[str]) -> None:
     for name in names or PAGES:
         page = PAGES[name]
-        new = renewed(page)
+        new = update_page(page)
         changed = new != page.read_text(encoding="utf-8")
         page.write_text(new, encoding="utf-8")
-        print(f"{page.relative_to(ROOT)}: {'written anew' if changed else 'as it was'}")
+        print(f"{page.relative_to(ROOT)}: {'updated' if changed else 'unchanged'}")
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ import torch
 
 table = pytest.importorskip("bench.measuring.table", reason="the bench is beside the tests, in the repository")
 peers = import_module("bench.peers.environment")
-together = import_module("bench.measuring.all_questions")
+all_questions = import_module("bench.measuring.all_questions")
 questions = import_module("bench.__main__").QUESTIONS
-installed = import_module("bench.peers.package_size")
+package_size = import_module("bench.peers.package_size")
 
 ROOT = Path(__file__).parents[1]
 SIDE = {"Transom": 2.0, "Hugging Face": 6.0, "CTranslate2": 1.0}
@@ -97,25 +97,25 @@ def test_every_row_names_a_known_peer_and_says_who_wins(question):
         assert row.question == question
         assert row.peer in peers.PACKAGES
         assert row.version
-        assert row.words()
+        assert row.verdict()
 
 
 def test_words_say_who_wins_by_how_much_and_why_nothing_is_known():
     rows = {row.peer: row for row in table.rows_of("generation", ANSWERS["generation"])}
-    assert rows["Hugging Face"].words() == "Transom 3.00 times quicker"
-    assert rows["CTranslate2"].words() == "**CTranslate2 wins**: 2.00 times quicker"
+    assert rows["Hugging Face"].verdict() == "Transom 3.00 times quicker"
+    assert rows["CTranslate2"].verdict() == "**CTranslate2 wins**: 2.00 times quicker"
     _, looked, eager, memory = table.rows_of("attention", ANSWERS["attention"])
-    assert looked.words() == "alike; Transom with every statistic, SDPA with none"
-    assert eager.words() == "Transom 5.45 times quicker"
-    assert memory.words() == "Transom 4.33 times smaller"
+    assert looked.verdict() == "alike; Transom with every statistic, SDPA with none"
+    assert eager.verdict() == "Transom 5.45 times quicker"
+    assert memory.verdict() == "Transom 4.33 times smaller"
     missing = next(row for row in table.rows_of("flex", ANSWERS["flex"]) if row.peer == "FlexAttention")
-    assert missing.words() == "not measured: no compiler"
+    assert missing.verdict() == "not measured: no compiler"
     assert missing.theirs is None
 
 
 def test_a_peer_is_named_with_its_version_and_its_package_if_that_has_another_name(monkeypatch):
-    monkeypatch.setattr(table, "version", lambda peer: "7.5")
-    named = [table.Row("", "", peer, "ms", 1.0, 2.0).named() for peer in ("TransformerLens", "SDPA", "llama.cpp")]
+    monkeypatch.setattr(table, "peer_version", lambda peer: "7.5")
+    named = [table.Row("", "", peer, "ms", 1.0, 2.0).peer_label() for peer in ("TransformerLens", "SDPA", "llama.cpp")]
     assert named == ["TransformerLens 7.5", "SDPA (torch 7.5)", "llama.cpp (cyllama 7.5)"]
 
 
@@ -131,7 +131,7 @@ def test_each_precision_of_training_stands_beside_its_like():
 
 def test_packages_are_fewer():
     rows = [row for row in table.rows_of("startup", ANSWERS["startup"]) if row.unit == "packages"]
-    assert rows[0].words() == "Transom 2.20 times fewer"
+    assert rows[0].verdict() == "Transom 2.20 times fewer"
 
 
 def test_seconds_are_the_best_and_bytes_are_mebibytes():
@@ -166,9 +166,9 @@ def test_a_row_whose_two_runs_differ_says_so(question):
     assert timed
     for quiet, row in timed:
         said = f"; unsteady: two runs differ, of Transom 1.31 times, of {row.peer} 1.31 times"
-        assert row.words() == quiet.words() + said
-        assert row.told()["unsteady"] == {"Transom": 1.31, row.peer: 1.31}
-        assert quiet.told()["unsteady"] == {}
+        assert row.verdict() == quiet.verdict() + said
+        assert row.to_dict()["unsteady"] == {"Transom": 1.31, row.peer: 1.31}
+        assert quiet.to_dict()["unsteady"] == {}
 
 
 def test_a_memory_whose_two_runs_differ_says_so():
@@ -189,9 +189,9 @@ def test_all_questions_become_one_page_and_one_document(monkeypatch, capsys, tmp
         "induction": {"result": {}, "met its bars": True, "seconds": 5.0},
         "serving": {"no answer": "not done after 300 s"},
     }
-    monkeypatch.setattr(together, "answered", lambda question, options: said[question])
+    monkeypatch.setattr(all_questions, "ask_question", lambda question, options: said[question])
     options = Namespace(seconds=180, quick=False, json=False, into=tmp_path / "out")
-    assert together.together(list(said), options) == 1
+    assert all_questions.ask_all(list(said), options) == 1
     printed = capsys.readouterr()
     page = (tmp_path / "out/bench.md").read_text(encoding="utf-8")
     assert printed.out == page
@@ -201,19 +201,22 @@ def test_all_questions_become_one_page_and_one_document(monkeypatch, capsys, tmp
     assert "* generation missed a bar of its own" in page
     assert "* induction has no peer" in page
     document = json.loads((tmp_path / "out/bench.json").read_text(encoding="utf-8"))
-    assert [row["version"] for row in document["rows"]] == [peers.version("Hugging Face"), peers.version("CTranslate2")]
+    assert [row["version"] for row in document["rows"]] == [
+        peers.peer_version("Hugging Face"),
+        peers.peer_version("CTranslate2"),
+    ]
     assert document["answers"] == said
 
 
 def test_a_quick_run_says_what_it_skipped_and_why(monkeypatch, capsys, tmp_path):
     asked, answer = [], {"result": {"ratios": {}}}
-    monkeypatch.setattr(together, "answered", lambda question, options: asked.append(question) or answer)
+    monkeypatch.setattr(all_questions, "ask_question", lambda question, options: asked.append(question) or answer)
     options = Namespace(seconds=30, quick=True, json=False, into=tmp_path)
-    assert set(together.NOT_IN_QUICK) < set(questions)
-    assert together.together(["kernel", *together.NOT_IN_QUICK], options) == 0
+    assert set(all_questions.NOT_IN_QUICK) < set(questions)
+    assert all_questions.ask_all(["kernel", *all_questions.NOT_IN_QUICK], options) == 0
     assert asked == ["kernel"]
     page = capsys.readouterr().out
-    for name, why in together.NOT_IN_QUICK.items():
+    for name, why in all_questions.NOT_IN_QUICK.items():
         assert f"* {name} was skipped in this quick run: {why}.\n" in page
     assert "Where the runs differ more than 1.15 times, the row is called unsteady." in page
 
@@ -222,25 +225,27 @@ def test_a_quick_run_is_written_beside_the_whole_one_and_never_into_docs(monkeyp
     command = import_module("bench.__main__")
     for words, into, seconds in (([], "out/bench", 180), (["--quick"], "out/bench-quick", 60)):
         monkeypatch.setattr(sys, "argv", ["bench", *words])
-        options = command.parsed()
+        options = command.parse_options()
         assert (str(options.into), options.seconds) == (into, seconds)
     monkeypatch.setattr(sys, "argv", ["bench", "--quick", "--into", str(ROOT / "docs")])
     with pytest.raises(SystemExit):
-        command.parsed()
+        command.parse_options()
     said = "the figures in docs are those of a whole run, but this is a quick one; leave out --into or --quick"
     assert capsys.readouterr().err.endswith(f"error: {said}\n")
 
 
 def test_a_question_that_fails_is_said_to_have_no_answer(tmp_path, monkeypatch):
-    monkeypatch.setattr(together, "GRACE", 1)
+    monkeypatch.setattr(all_questions, "GRACE", 1)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     options = Namespace(seconds=5, quick=True, threads=1)
-    assert together.answered("induction", options) == {"no answer": "it ended with code 1; its words are above"}
+    assert all_questions.ask_question("induction", options) == {
+        "no answer": "it ended with code 1; its words are above"
+    }
 
 
 def test_what_a_package_brings_is_counted_beyond_torch():
-    found = installed.brought("transom")
-    names = set(installed.needed("transom")) - set(installed.needed("torch"))
+    found = package_size.measure_package("transom")
+    names = set(package_size.required_distributions("transom")) - set(package_size.required_distributions("torch"))
     assert {"transom", "starlette", "typer"} <= names
     assert not {"torch", "networkx"} & names
     assert found["packages"] == len(names)
@@ -251,7 +256,7 @@ def test_what_a_package_brings_is_counted_beyond_torch():
 @pytest.mark.parametrize("name", ["PyTorch", "Hugging Face", "Transom"])
 def test_the_page_of_peers_shows_what_is_printed(name):
     page = (ROOT / "docs/compare.md").read_text(encoding="utf-8")
-    for what, came in import_module("bench.features").tried(name).items():
+    for what, came in import_module("bench.features").run_probes(name).items():
         assert masked(f"  {what:<36}{came}\n") in masked(page)
 
 
@@ -264,7 +269,7 @@ def test_the_measured_page_is_the_one_that_its_document_gives():
     document = json.loads((ROOT / "docs/bench.json").read_text(encoding="utf-8"))
     assert not document["quick"]
     assert set(document["answers"]) == set(questions)
-    assert (ROOT / "docs/bench.md").read_text(encoding="utf-8") == together.report(document) + "\n"
+    assert (ROOT / "docs/bench.md").read_text(encoding="utf-8") == all_questions.render_report(document) + "\n"
 
 
 def test_before_and_after_have_the_best_of_each_tree_and_the_peers_beside():
@@ -319,10 +324,10 @@ def test_trees_that_cannot_be_compared_are_refused(tmp_path, monkeypatch):
 def test_marian_with_our_parameters_gives_our_logits():
     """What the question of generation compares is one model in two libraries."""
     generation = import_module("bench.questions.generation")
-    model = generation.translator()
+    model = generation.build_translator()
     source, target = torch.tensor([[5, 7, 11, 13, 2]]), torch.tensor([[1, 17, 19]])
     with torch.no_grad():
-        theirs = generation.marian(model)(input_ids=source, decoder_input_ids=target).logits
+        theirs = generation.build_marian(model)(input_ids=source, decoder_input_ids=target).logits
         torch.testing.assert_close(model(source, target), theirs, rtol=1e-4, atol=1e-4)
 
 

@@ -15,22 +15,22 @@ peers = import_module("bench.peers.contender_process")
 # Leaves its number and that of a process it started in a file; both would spin for ever, and so does a thread of it.
 SPINNING = """
 import json, subprocess, sys, threading
-from bench.peers.contender_loop import wait
+from bench.peers.contender_loop import answer_requests
 def spin():
     while True: pass
 threading.Thread(target=spin, daemon=True).start()
 child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
 open(sys.argv[1], "w").write(json.dumps([__import__("os").getpid(), child.pid]))
-wait(lambda: sum(range(997)))
+answer_requests(lambda: sum(range(997)))
 """
 # Says of the processes in that file whether they are there.
 LOOKING = """
 import json, os, sys
-from bench.peers.contender_loop import wait
+from bench.peers.contender_loop import answer_requests
 def alive():
     return [number for number in json.load(open(sys.argv[1])) if os.path.exists(f"/proc/{number}/stat")
             and open(f"/proc/{number}/stat").read().rpartition(")")[2].split()[0] not in "ZX"]
-wait(alive)
+answer_requests(alive)
 """
 # Says that each of its calls took as long as the next number of a list in a file, and that it needed as many bytes.
 SCRIPTED = """
@@ -39,7 +39,7 @@ print(json.dumps({"ready": True}), flush=True)
 for _ in sys.stdin:
     first, *others = json.load(open(sys.argv[1]))
     json.dump(others, open(sys.argv[1], "w"))
-    said = {"seconds": first, "processor_seconds": first / 2, "peak": 100 * first, "found": first}
+    said = {"seconds": first, "processor_seconds": first / 2, "peak": 100 * first, "result": first}
     print(json.dumps(said), flush=True)
 """
 
@@ -84,10 +84,10 @@ def test_a_process_is_there_in_its_own_turns_only(tmp_path):
         "looking": process(LOOKING, numbers),
         "here": lambda: seen.append(alive(json.loads(numbers.read_text())) if numbers.exists() else []),
     }
-    times = timing.interleaved(contenders, repeats=2, seconds=60)
+    times = timing.measure_interleaved(contenders, repeats=2, seconds=60)
     assert set(times) == set(contenders)
     assert len(json.loads(numbers.read_text())) == 2
-    assert contenders["looking"].found == []
+    assert contenders["looking"].result == []
     assert len(seen) >= 3
     assert not any(seen)
     assert alive(json.loads(numbers.read_text())) == []
@@ -120,7 +120,7 @@ def test_two_runs_that_differ_are_called_unsteady(tmp_path, monkeypatch):
         "steady process": scripted(tmp_path / "steady", [9, 4, 3, 9, 4, 3]),
         "flaky process": scripted(tmp_path / "flaky", [9, 4, 3, 4, 4, 5]),
     }
-    times = timing.interleaved(contenders, repeats=4, seconds=1e6)
+    times = timing.measure_interleaved(contenders, repeats=4, seconds=1e6)
     assert {name: [round(least, 9) for least in one["runs"]] for name, one in times.items()} == {
         "steady": [1.0, 1.14],
         "flaky": [2.0, 2.62],
@@ -128,15 +128,15 @@ def test_two_runs_that_differ_are_called_unsteady(tmp_path, monkeypatch):
         "flaky process": [3, 4],
     }
     assert times["flaky"]["best"] == pytest.approx(2.0)
-    assert timing.unsteady(times) == {"flaky": 1.31, "flaky process": 1.33}
+    assert timing.unsteady_contenders(times) == {"flaky": 1.31, "flaky process": 1.33}
     assert times["flaky process"]["peaks"] == [300, 500]
-    assert timing.unsteady(times, "peaks") == {"flaky process": 1.67}
+    assert timing.unsteady_contenders(times, "peaks") == {"flaky process": 1.67}
 
 
 def test_contenders_take_turns_and_all_come_twice(monkeypatch):
     monkeypatch.setattr(timing, "SHORT", 0.0)
     order: list[str] = []
-    timing.interleaved({name: lambda name=name: order.append(name) for name in "abc"}, repeats=4, seconds=60)
+    timing.measure_interleaved({name: lambda name=name: order.append(name) for name in "abc"}, repeats=4, seconds=60)
     assert "".join(order) == "abc" + "abcabc" * timing.RUNS
 
 
@@ -144,7 +144,7 @@ def test_a_short_work_is_done_once_more_before_it_is_timed(monkeypatch):
     clock, calls = Clock(monkeypatch), []
     works = {"short": clock.work(0.01), "long": clock.work(1.0)}
     counted = {name: lambda name=name, work=work: (calls.append(name), work()) for name, work in works.items()}
-    times = timing.interleaved(counted, repeats=2, seconds=1e6)
+    times = timing.measure_interleaved(counted, repeats=2, seconds=1e6)
     assert (calls.count("short"), calls.count("long")) == (5, 3)
     assert times["short"]["best"] == pytest.approx(0.01)
 
@@ -153,14 +153,14 @@ def test_no_more_rounds_are_begun_than_there_is_time_for(tmp_path, monkeypatch):
     monkeypatch.setattr(timing, "_until", 0.0)
     calls: list[int] = []
     lasting = scripted(tmp_path / "lasting", [7, 5, 3, 2])
-    times = timing.interleaved({"work": lambda: calls.append(1), "process": lasting}, repeats=40, seconds=60)
+    times = timing.measure_interleaved({"work": lambda: calls.append(1), "process": lasting}, repeats=40, seconds=60)
     assert len(calls) == 1 + 2 * timing.RUNS
     assert times["process"]["runs"] == [7, 5]
 
 
 def test_processor_time_is_that_of_the_process(tmp_path, monkeypatch):
     monkeypatch.setattr(timing, "_by_processor", True)
-    times = timing.interleaved({"process": scripted(tmp_path / "calls", [9, 4, 9, 4])}, repeats=2, seconds=60)
+    times = timing.measure_interleaved({"process": scripted(tmp_path / "calls", [9, 4, 9, 4])}, repeats=2, seconds=60)
     assert times["process"]["best"] == 2
     assert timing.clock_name() == "of the processor"
 
@@ -168,12 +168,12 @@ def test_processor_time_is_that_of_the_process(tmp_path, monkeypatch):
 def test_a_process_that_fails_is_missing_with_its_reason(tmp_path):
     contenders = {"failing": process("raise ValueError('there is no such peer')"), "here": lambda: None}
     missing: dict[str, str] = {}
-    assert set(timing.interleaved(contenders, 2, 60, missing)) == {"here"}
+    assert set(timing.measure_interleaved(contenders, 2, 60, missing)) == {"here"}
     assert missing == {"failing": "it ended with ValueError: there is no such peer"}
-    with pytest.raises(peers.Absent, match=r"^it ended with ValueError: there is no such peer$"):
-        timing.interleaved(contenders, 2, 60)
+    with pytest.raises(peers.PeerUnavailable, match=r"^it ended with ValueError: there is no such peer$"):
+        timing.measure_interleaved(contenders, 2, 60)
     broken = process("print('{}', flush=True); input(); raise SystemExit('it broke at work')")
-    with pytest.raises(peers.Absent, match=r"^it ended with it broke at work$"), broken:
+    with pytest.raises(peers.PeerUnavailable, match=r"^it ended with it broke at work$"), broken:
         broken.ask()
 
 

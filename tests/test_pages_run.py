@@ -24,10 +24,10 @@ SET_UP = {"make run", "make test", "source .venv/bin/activate"} | {
     "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in RUNNING.PAGES]
 )
 def test_a_page_shows_what_its_blocks_print(name):
-    blocks = list(RUNNING.told(RUNNING.PAGES[name]))
+    blocks = list(RUNNING.run_blocks(RUNNING.PAGES[name]))
     assert blocks
     for one in blocks:
-        assert RUNNING.alike(one), f"{name}, line {one.line}: $ {one.command}\n{one.printed}"
+        assert RUNNING.matches(one), f"{name}, line {one.line}: $ {one.command}\n{one.printed}"
 
 
 @pytest.mark.parametrize("name", RUNNING.PAGES)
@@ -60,18 +60,18 @@ def test_a_page_that_lies_is_found_out(tmp_path):
     page.write_text(
         "```python\nprint(7)\n```\n\n```text\n8\n```\n\n```console\n$ echo one; echo two; echo three\n…\nthree\n```\n"
     )
-    blocks = list(RUNNING.told(page))
-    assert [RUNNING.alike(one) for one in blocks] == [False, True]
-    assert RUNNING.renewed(page) == page.read_text().replace("\n8\n", "\n7\n")
+    blocks = list(RUNNING.run_blocks(page))
+    assert [RUNNING.matches(one) for one in blocks] == [False, True]
+    assert RUNNING.update_page(page) == page.read_text().replace("\n8\n", "\n7\n")
 
 
 def test_output_that_no_block_shows_is_an_error(tmp_path):
     page = tmp_path / "silent.md"
     page.write_text("```python\nprint(7)\n```\n")
     with pytest.raises(SystemExit, match=r"silent\.md:1: prints something that no block of text shows: 7\n"):
-        list(RUNNING.told(page))
+        list(RUNNING.run_blocks(page))
 
 
 def test_numbers_that_differ_by_machine_may_differ_and_words_may_not():
-    assert RUNNING.near("loss 0.123  ▓▓▓ bank", "loss 0.1239 ░░░ bank")
-    assert not RUNNING.near("loss 0.123 bank", "loss 0.123 river")
+    assert RUNNING.same_words("loss 0.123  ▓▓▓ bank", "loss 0.1239 ░░░ bank")
+    assert not RUNNING.same_words("loss 0.123 bank", "loss 0.123 river")

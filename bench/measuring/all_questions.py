@@ -11,13 +11,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from bench.measuring.instruments import machine, note, spelled
-from bench.measuring.table import ALIKE, markdown, rows_of
+from bench.measuring.instruments import format_facts, machine_info, note
+from bench.measuring.table import ALIKE, render_markdown, rows_of
 from bench.measuring.timing import RUNS, STEADY
 from bench.peers.environment import ROOT
 
-LONGER = {"watching": 6}  # times as long: its contenders run one process after the other, at four lengths, twice
-GRACE = 120  # seconds beyond its time after which a question is ended: what was begun may be finished
+LONGER = {"watching": 6}  # times as long: its contenders run one after the other, at four lengths, twice
+GRACE = 120  # seconds that a question may exceed its time, to finish what it began, before it is killed
 NOT_IN_QUICK = {
     "pages": "what it asks is how pages grow with long texts, which takes minutes",
     "llama": "generation asks the same of a smaller model, and to start these processes takes longer than their work",
@@ -29,14 +29,14 @@ NOT_IN_QUICK = {
 }
 
 
-def allowed(question: str, options: Namespace) -> float:
-    """The seconds that a question may take."""
+def seconds_allowed(question: str, options: Namespace) -> float:
+    """Seconds that a question may take."""
     return options.seconds * (1 if options.quick else LONGER.get(question, 1))
 
 
-def answered(question: str, options: Namespace) -> dict[str, Any]:
-    """The question's JSON, whether it met its own bars, and how long it took; or why there is no answer."""
-    seconds = allowed(question, options)
+def ask_question(question: str, options: Namespace) -> dict[str, Any]:
+    """The answer as JSON, whether it met its bars, and the seconds it took; or why there is no answer."""
+    seconds = seconds_allowed(question, options)
     command = [sys.executable, "-m", "bench", question, "--json", "--threads", str(options.threads)]
     command += ["--seconds", str(seconds), *(["--quick"] if options.quick else [])]
     begun = time.monotonic()
@@ -44,7 +44,7 @@ def answered(question: str, options: Namespace) -> dict[str, Any]:
     try:
         said, _ = process.communicate(timeout=seconds + GRACE)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # with those it started
+        os.killpg(process.pid, signal.SIGKILL)  # with the processes it started
         process.communicate()
         return {"no answer": f"not done after {seconds + GRACE:.0f} s"}
     except BaseException:  # Ctrl-C too: nothing is left running
@@ -56,11 +56,11 @@ def answered(question: str, options: Namespace) -> dict[str, Any]:
     return {"result": json.loads(said), "met its bars": process.returncode == 0, "seconds": took}
 
 
-def together(questions: list[str], options: Namespace) -> int:
-    """Ask all, write the table and the JSON, print one of them; 1 if a question got no answer."""
+def ask_all(questions: list[str], options: Namespace) -> int:
+    """Ask all questions, save the table and the JSON, print one of them; 1 if a question gave no answer."""
     skipped = {name: why for name, why in NOT_IN_QUICK.items() if options.quick and name in questions}
     questions = [question for question in questions if question not in skipped]
-    minutes = sum(allowed(question, options) for question in questions) / 60
+    minutes = sum(seconds_allowed(question, options) for question in questions) / 60
     bound = (
         "three minutes in all"
         if options.quick
@@ -70,30 +70,30 @@ def together(questions: list[str], options: Namespace) -> int:
     answers = {}
     for number, question in enumerate(questions, start=1):
         note(f"[{number}/{len(questions)}] {question}")
-        answers[question] = answered(question, options)
+        answers[question] = ask_question(question, options)
     rows = [row for question in questions for row in rows_of(question, answers[question].get("result"))]
     document = {
         "date": date.today().isoformat(),
         "quick": options.quick,
         "runs": RUNS,
         "skipped": skipped,
-        "machine": machine(),
-        "rows": [row.told() for row in rows],
+        "machine": machine_info(),
+        "rows": [row.to_dict() for row in rows],
         "answers": answers,
     }
-    page = report(document)
-    kept(options.into, page, document)
+    page = render_report(document)
+    save_report(options.into, page, document)
     print(json.dumps(document, indent=1) if options.json else page)
     return 1 if any("no answer" in answer for answer in answers.values()) else 0
 
 
-def report(document: dict[str, Any]) -> str:
-    """One page: what it was measured on, the table, and what is not in it."""
+def render_report(document: dict[str, Any]) -> str:
+    """One page: the machine, the table, and what is not in the table."""
     answers, rows = document["answers"], document["rows"]
     lines = [
         "# Transom beside its peers, measured",
         "",
-        f"By `make bench`, {document['date']}; {spelled(document['machine'])}. In every row less is better; a"
+        f"By `make bench`, {document['date']}; {format_facts(document['machine'])}. In every row less is better; a"
         f" difference of less than {ALIKE:.0%} is called none.",
         "",
     ]
@@ -109,7 +109,7 @@ def report(document: dict[str, Any]) -> str:
             " their own are left out.**",
             "",
         ]
-    lines += [markdown(rows), ""]
+    lines += [render_markdown(rows), ""]
     silent = [name for name, answer in answers.items() if "no answer" in answer]
     missed = [name for name, answer in answers.items() if answer.get("met its bars") is False]
     lines += [f"* {name} gave no answer: {answers[name]['no answer']}." for name in silent]
@@ -123,7 +123,7 @@ def report(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def kept(folder: Path, page: str, document: dict[str, Any]) -> None:
+def save_report(folder: Path, page: str, document: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "bench.md").write_text(page + "\n", encoding="utf-8")
     (folder / "bench.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -1,12 +1,12 @@
-"""Before and after: the same questions, asked in turn of the transom in another checkout and of the one here.
+"""Before and after: the same questions, asked in turn of the transom in another checkout and of this one.
 
     git worktree add ../before COMMIT
     (cd ../before && python setup.py build_ext --inplace)
     python -m bench attention generation --beside ../before
 
 The bench, the interpreter and the peers are the same for both; only the folder that `import transom` finds differs. A
-row has Transom's best figure of each tree, their ratio, and the ratio of the peer's figures, which have no reason to
-differ: where that is far from 1, the machine was not quiet.
+row has Transom's best figure of each tree, their ratio, and the ratio of the peer's figures. The peer is the same, so
+if its ratio is far from 1, the machine was not quiet.
 """
 
 import json
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.measuring.instruments import note
-from bench.measuring.table import ROWS, Row, number, rows_of
+from bench.measuring.table import ROWS, Row, format_number, rows_of
 from bench.measuring.timing import RUNS
 from bench.peers.environment import ROOT
 
@@ -27,7 +27,7 @@ Key = tuple[str, str, str, str]  # question, case, peer, unit
 
 
 def check_trees(tree: Path) -> str:
-    """Why two trees cannot be compared; nothing if they can."""
+    """Why two trees cannot be compared; empty if they can."""
     if not (tree / "src/transom/__init__.py").is_file():
         return f"--beside needs a checkout of Transom, but {tree} has no src/transom; name its root"
     built = {folder: bool(list((folder / "src").glob(ENGINES))) for folder in (tree, ROOT)}
@@ -50,8 +50,8 @@ def ask_tree(question: str, tree: Path, options: Namespace) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def least(rows: list[Row]) -> dict[Key, tuple[float | None, float | None]]:
-    """The best figures of Transom and of the peer, by row, over all runs."""
+def best_figures(rows: list[Row]) -> dict[Key, tuple[float | None, float | None]]:
+    """The best figures of Transom and of the peer over all runs, by row."""
     found: dict[Key, tuple[float | None, float | None]] = {}
     for row in rows:
         key = (row.question, row.case, row.peer, row.unit)
@@ -60,19 +60,28 @@ def least(rows: list[Row]) -> dict[Key, tuple[float | None, float | None]]:
     return found
 
 
-def ratio(after: float | None, before: float | None) -> str:
+def format_ratio(after: float | None, before: float | None) -> str:
     return "–" if after is None or not before else f"{after / before:.2f}"
 
 
 def render_comparison(before: list[Row], after: list[Row]) -> str:
-    """A row for each comparison that both trees gave."""
+    """A table with a row for each comparison of the tree here."""
     lines = ["| question | case | unit | before | after | after ÷ before | peer | peer's, after ÷ before |"]
     lines.append("|---|---|---|---:|---:|---:|---|---:|")
-    then, now = least(before), least(after)
+    then, now = best_figures(before), best_figures(after)
     for key, (ours, theirs) in now.items():
         question, case, peer, unit = key
         own, other = then.get(key, (None, None))
-        cells = (question, case, unit, number(own), number(ours), ratio(ours, own), peer, ratio(theirs, other))
+        cells = (
+            question,
+            case,
+            unit,
+            format_number(own),
+            format_number(ours),
+            format_ratio(ours, own),
+            peer,
+            format_ratio(theirs, other),
+        )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

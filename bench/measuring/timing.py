@@ -1,49 +1,49 @@
-"""Time: the minimum of interleaved repeats, taken in two runs, while no other contender runs, spins or holds a process.
+"""Time: the minimum of interleaved repeats in two runs, while no other contender runs, spins or has a process.
 
-A contender is a call in this process or a `ContenderProcess`, which exists only during its turn. Before each turn the
-threads that an earlier contender left busy (OpenMP's wait actively for some time) must have gone to sleep. No wait
-policy is set for that: OMP_WAIT_POLICY=passive would slow down each call of whoever waits actively by default.
+A contender is a call in this process, or a `ContenderProcess`, which exists only during its turn. Before each turn the
+bench waits until the threads of the earlier contender sleep (OpenMP's threads spin for a while). It does not set
+OMP_WAIT_POLICY=passive instead: that would slow down every contender whose threads spin by default.
 """
 
 import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.peers.contender_process import Absent, ContenderProcess
+from bench.peers.contender_loop import Work
+from bench.peers.contender_process import ContenderProcess, PeerUnavailable
 
-Work = Callable[[], object]
-RUNS = 2  # of each contender, one after all others had theirs
-STEADY = 1.15  # times that the minima of two runs may differ
-SHORT = 0.05  # seconds: a shorter work is done once more before it is timed, since waking its threads would count
-SETTLED_AFTER = 5.0  # seconds at most until the threads of an earlier contender sleep
-CASE = ("shape", "kind", "causal", "tokens")  # what tells apart the cases in a list of results
+RUNS = 2  # of each contender; the second run begins when every contender has had its first
+STEADY = 1.15  # the minima of two runs may differ by this factor
+SHORT = 0.05  # seconds: shorter work is called once before it is timed, so that waking its threads does not count
+SETTLED_AFTER = 5.0  # seconds at most until the threads of the earlier contender sleep
+CASE = ("shape", "kind", "causal", "tokens")  # the keys that distinguish the cases in a list of results
 _until = float("inf")  # when the question's time is up
 _by_processor = False
 
 
-def allow(seconds: float) -> None:
-    """From now on: once this many seconds have passed, `interleaved` begins no more rounds than it must."""
+def set_time_limit(seconds: float) -> None:
+    """After this many seconds from now, `measure_interleaved` begins no round that it can leave out."""
     global _until
     _until = time.monotonic() + seconds
 
 
-def left() -> float:
-    """Seconds that the question still has."""
+def seconds_left() -> float:
+    """Seconds until the time limit of the question."""
     return _until - time.monotonic()
 
 
-def by_processor_time() -> None:
-    """From now on `interleaved` counts what a contender computed, in all its threads; waiting does not count."""
+def use_processor_time() -> None:
+    """From now on measure processor time of all threads of a contender; waiting does not count."""
     global _by_processor
     _by_processor = True
 
 
 def clock_name() -> str:
-    """What the seconds are of."""
+    """Which clock the seconds are from."""
     return "of the processor" if _by_processor else "on the clock"
 
 
@@ -52,7 +52,7 @@ def read_clock() -> float:
 
 
 def count_running_threads() -> int:
-    """Threads of this process that run or could run now, but for the one that asks."""
+    """Threads of this process that are running or ready to run, without the calling one."""
     asking, running = threading.get_native_id(), 0
     for task in Path("/proc/self/task").iterdir() if sys.platform == "linux" else ():
         try:
@@ -64,7 +64,7 @@ def count_running_threads() -> int:
 
 
 def settle(seconds: float = SETTLED_AFTER) -> None:
-    """Wait until no other thread of this process is busy: what an earlier contender left must not disturb the next."""
+    """Wait until no other thread of this process is busy, so that the earlier contender does not disturb the next."""
     until = time.monotonic() + seconds
     while running := count_running_threads():
         if time.monotonic() > until:
@@ -75,7 +75,7 @@ def settle(seconds: float = SETTLED_AFTER) -> None:
         time.sleep(0.0005)
 
 
-def interleaved(
+def measure_interleaved(
     contenders: Mapping[str, Work | ContenderProcess],
     repeats: int,
     seconds: float,
@@ -83,24 +83,24 @@ def interleaved(
 ) -> dict[str, dict[str, Any]]:
     """Measure all contenders in turn, in two runs: `best` is the minimum, `median` says how noisy it was.
 
-    Calls in this process alternate within a run; a process has all its calls of a run in one turn, and then ends. Each
-    is called at least once a run; no more rounds are begun once `seconds` have passed, or the time that `allow` gave.
-    `runs` are the minima of the two runs, `peaks` the bytes that a process needed in each. A process that fails is
-    named in `missing`, with its reason; without `missing` that raises `Absent`.
+    Calls in this process alternate within a run; a process makes all its calls of a run in one turn, then ends. Each
+    contender is called at least once a run; no round begins after `seconds`, or after the limit of `set_time_limit`.
+    `runs` are the minima of the two runs, `peaks` the peak bytes of a process in each. A process that fails is added
+    to `missing` with the reason; without `missing` this raises `PeerUnavailable`.
     """
     works = {name: one for name, one in contenders.items() if not isinstance(one, ContenderProcess)}
     processes = {name: one for name, one in contenders.items() if isinstance(one, ContenderProcess)}
     taken: dict[str, list[list[float]]] = {name: [] for name in contenders}
     peaks: dict[str, list[int]] = {name: [] for name in processes}
     rounds, budget = -(-repeats // RUNS), seconds / RUNS
-    typical = {name: time_call(work) for name, work in works.items()}  # the first call: what is loaded once
+    typical = {name: time_call(work) for name, work in works.items()}  # the first call also loads what is loaded once
     for _ in range(RUNS):
         for name, times in measure_in_turn(works, typical, rounds, budget).items():
             taken[name].append(times)
         for name, process in list(processes.items()):
             try:
                 times, peak = measure_process(process, rounds, budget / len(contenders))
-            except Absent as reason:
+            except PeerUnavailable as reason:
                 if missing is None:
                     raise
                 missing[name] = str(reason)
@@ -121,7 +121,7 @@ def time_call(work: Work) -> float:
 def measure_in_turn(
     works: Mapping[str, Work], typical: dict[str, float], rounds: int, seconds: float
 ) -> dict[str, list[float]]:
-    """Seconds of each call: one of every work a round."""
+    """Seconds of each call; a round calls every work once."""
     taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in begin_rounds(rounds if works else 0, seconds):
         for name, work in works.items():
@@ -135,9 +135,9 @@ def measure_in_turn(
 
 
 def measure_process(process: ContenderProcess, rounds: int, seconds: float) -> tuple[list[float], int]:
-    """Seconds of each call in one turn of a process, and the bytes it needed; the first counts if it is alone."""
+    """Seconds of each call in one turn of a process, and its peak bytes; the first call counts only if it is alone."""
     key = "processor_seconds" if _by_processor else "seconds"
-    settle()  # of this process, which does nothing while the other works
+    settle()  # the threads of this process; it does nothing while the other works
     with process:
         first = process.ask()
         taken = [process.ask()[key] for _ in begin_rounds(rounds, seconds - first["seconds"], least=0)]
@@ -145,10 +145,10 @@ def measure_process(process: ContenderProcess, rounds: int, seconds: float) -> t
 
 
 def begin_rounds(rounds: int, seconds: float, least: int = 1) -> Iterator[int]:
-    """The numbers of the rounds, as long as there is time for another."""
+    """Number the rounds, as long as there is time for another."""
     begun = time.perf_counter()
     for number in range(rounds):
-        if number >= least and (time.perf_counter() - begun > seconds or left() < 0):
+        if number >= least and (time.perf_counter() - begun > seconds or seconds_left() < 0):
             return
         yield number
 
@@ -159,14 +159,14 @@ def summarize(runs: list[list[float]], peaks: list[int] | None) -> dict[str, Any
     return found | ({"peak": min(peaks), "peaks": peaks} if peaks else {})
 
 
-def unsteady(times: Mapping[str, Mapping[str, Any]], key: str = "runs") -> dict[str, float]:
-    """The contenders whose two runs do not agree, and by how many times they differ."""
+def unsteady_contenders(times: Mapping[str, Mapping[str, Any]], key: str = "runs") -> dict[str, float]:
+    """The contenders whose two runs differ by more than STEADY, with the factor."""
     found = {name: max(one[key]) / max(min(one[key]), 1e-12) for name, one in times.items() if one.get(key)}
     return {name: round(ratio, 2) for name, ratio in found.items() if ratio > STEADY}
 
 
 def find_unsteady(result: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """A line for each contender that a result says was unsteady, wherever in it."""
+    """A line for each unsteady contender, at any depth of a result."""
     for key, value in result.items() if isinstance(result, dict) else ():
         if key == "unsteady":
             for name, ratio in value.items():

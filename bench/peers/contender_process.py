@@ -20,16 +20,17 @@ ROOT = Path(__file__).parents[2]
 ENDED_AFTER = 10.0  # seconds that a process may take to end by itself
 
 
-class Absent(Exception):
-    """A peer that is not here, or that did not work; the message says why."""
+class PeerUnavailable(Exception):
+    """A peer is not installed or failed; the message says why."""
 
 
-def last_words(text: str, code: int) -> str:
-    return (text.strip().splitlines() or [f"code {code}" if code >= 0 else f"signal {-code}"])[-1][:160]
+def failure_reason(stderr: str, code: int) -> str:
+    """The last line that a failed process wrote, or how it ended."""
+    return (stderr.strip().splitlines() or [f"code {code}" if code >= 0 else f"signal {-code}"])[-1][:160]
 
 
 def group_members(group: int) -> list[int]:
-    """The processes of a group that are alive."""
+    """The live processes of a group."""
     found = []
     for folder in Path("/proc").iterdir() if sys.platform == "linux" else ():
         if folder.name.isdigit():
@@ -43,18 +44,18 @@ def group_members(group: int) -> list[int]:
 
 
 class ContenderProcess:
-    """Started on entry, ended on exit with all that it started; `ask` lets it work once."""
+    """A process that starts on entry and ends on exit, with all its children; `ask` runs its work once."""
 
     def __init__(self, command: list[str]) -> None:
         self.command = command
         self.process: subprocess.Popen[str] | None = None
-        self.peak = 0  # bytes that the work needed so far, in the last turn
-        self.found: Any = None  # what the last work gave
+        self.peak = 0  # peak bytes of the work in the last turn
+        self.result: Any = None  # of the last call
 
     def __enter__(self) -> "ContenderProcess":
-        self.complaints = tempfile.TemporaryFile("w+")
+        self.stderr = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.complaints, text=True, cwd=ROOT,
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.stderr, text=True, cwd=ROOT,
             start_new_session=True,
         )  # fmt: skip
         try:
@@ -68,28 +69,28 @@ class ContenderProcess:
         self.end()
 
     def ask(self) -> dict[str, Any]:
-        """Let it work once; gives the seconds that took, by its own clock."""
+        """Run the work once; the answer has the seconds by its own clock."""
         assert self.process is not None, "only during its turn"
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):  # if it has ended, the missing answer below says why
             self.process.stdin.write("work\n")
             self.process.stdin.flush()
         answer = self.read_answer()
-        self.peak, self.found = answer["peak"], answer["found"]
+        self.peak, self.result = answer["peak"], answer["result"]
         return answer
 
     def read_answer(self) -> dict[str, Any]:
         assert self.process is not None
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            if line.startswith("{"):  # some peers greet on stdout
+            if line.startswith("{"):  # some peers print a greeting to stdout
                 return json.loads(line)
         code = self.process.wait()
-        self.complaints.seek(0)
-        raise Absent(f"it ended with {last_words(self.complaints.read(), code)}")
+        self.stderr.seek(0)
+        raise PeerUnavailable(f"it ended with {failure_reason(self.stderr.read(), code)}")
 
     def end(self) -> None:
-        """Close its input, by which it ends; then kill what is left of its group, and see that nothing is."""
+        """Close its input, which ends it; then kill what is left of its group, and wait until nothing is."""
         assert self.process is not None
         group, process, self.process = self.process.pid, self.process, None
         assert process.stdin is not None
@@ -107,4 +108,4 @@ class ContenderProcess:
             if time.monotonic() > until:
                 raise RuntimeError(f"process group {group} was killed, but {group_members(group)} are still there")
             time.sleep(0.001)
-        self.complaints.close()
+        self.stderr.close()

@@ -1,8 +1,8 @@
-"""Where the peers live, and how one of them is set to work.
+"""The environment of the peers, and how a peer is run in it.
 
-Peers want packages of their own, and so an environment of their own: `.venv-peers`, which `make bench-peers` makes
-from requirements.txt beside this file, or the one whose python TRANSOM_BENCH_PEERS names. A peer is either run once
-(`asked`), or measured in turns (`contender`), each in a process that ends with the turn.
+Peers need packages that Transom does not, so they have their own environment: `.venv-peers`, which `make bench-peers`
+builds from requirements.txt beside this file, or the one whose python TRANSOM_BENCH_PEERS names. A peer is run once
+(`run_module`) or measured in turns (`module_contender`); each turn is a process of its own.
 """
 
 import json
@@ -12,11 +12,11 @@ import sys
 from functools import cache
 from typing import Any
 
-from bench.peers.contender_process import ROOT, Absent, ContenderProcess, last_words
+from bench.peers.contender_process import ROOT, ContenderProcess, PeerUnavailable, failure_reason
 
-INSTALLED = "make bench-peers"
+INSTALL_COMMAND = "make bench-peers"
 
-# Each peer, and the package whose version it is known by.
+# Each peer, and the package whose version is printed with it.
 PACKAGES = {
     "SDPA": "torch",
     "eager attention": "torch",
@@ -35,16 +35,16 @@ PACKAGES = {
 }
 
 
-def python() -> str:
-    """The interpreter that has the peers: Transom's own if there is none of theirs."""
+def peer_python() -> str:
+    """The interpreter that has the peers; Transom's own if there is no other."""
     named = os.environ.get("TRANSOM_BENCH_PEERS")
     own = ROOT / ".venv-peers" / "bin" / "python"
     return named or (str(own) if own.exists() else sys.executable)
 
 
 @cache
-def versions() -> dict[str, str]:
-    """The version of each package that a peer is known by: of the peers' environment, then of this one."""
+def installed_versions() -> dict[str, str]:
+    """The version of each installed package of PACKAGES: in the peers' environment, otherwise in this one."""
     script = (
         "import importlib.metadata as m, json, sys\n"
         "found = {}\n"
@@ -54,46 +54,46 @@ def versions() -> dict[str, str]:
         "print(json.dumps(found))"
     )
     found: dict[str, str] = {}
-    for interpreter in (sys.executable, python()):
+    for interpreter in (sys.executable, peer_python()):
         command = [interpreter, "-c", script, *sorted(set(PACKAGES.values()))]
         found |= json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     return found
 
 
-def version(peer: str) -> str:
-    return versions().get(PACKAGES[peer], "not installed")
+def peer_version(peer: str) -> str:
+    return installed_versions().get(PACKAGES[peer], "not installed")
 
 
-def present(peer: str) -> str:
-    """Its version; `Absent` if it is not installed."""
-    if PACKAGES[peer] not in versions():
-        raise Absent(f"{PACKAGES[peer]} is not installed; to have it: {INSTALLED}")
-    return version(peer)
+def require_peer(peer: str) -> str:
+    """The version of a peer; raises `PeerUnavailable` if it is not installed."""
+    if PACKAGES[peer] not in installed_versions():
+        raise PeerUnavailable(f"{PACKAGES[peer]} is not installed; to have it: {INSTALL_COMMAND}")
+    return peer_version(peer)
 
 
-def command(module: str, *arguments: object, interpreter: str | None = None) -> list[str]:
-    """A module of this folder, under the peers' interpreter, which need not have Transom, or under a named one."""
-    return [interpreter or python(), "-m", f"bench.peers.{module}", *(json.dumps(one) for one in arguments)]
+def module_command(module: str, *arguments: object, interpreter: str | None = None) -> list[str]:
+    """The command that runs a module of this folder, by default in the peers' interpreter, which may lack Transom."""
+    return [interpreter or peer_python(), "-m", f"bench.peers.{module}", *(json.dumps(one) for one in arguments)]
 
 
-def asked(module: str, *arguments: object, seconds: float) -> Any:
-    """What the module prints as JSON when it is run once."""
+def run_module(module: str, *arguments: object, seconds: float) -> Any:
+    """Run a module of this folder once in the peers' interpreter; returns the JSON it prints."""
     try:
         done = subprocess.run(
-            command(module, *arguments), capture_output=True, text=True, check=False, cwd=ROOT, timeout=seconds
+            module_command(module, *arguments), capture_output=True, text=True, check=False, cwd=ROOT, timeout=seconds
         )
     except subprocess.TimeoutExpired:
-        raise Absent(f"it was not done after {seconds:.0f} s") from None
+        raise PeerUnavailable(f"it was not done after {seconds:.0f} s") from None
     if done.returncode:
-        raise Absent(f"it ended with {last_words(done.stderr, done.returncode)}")
+        raise PeerUnavailable(f"it ended with {failure_reason(done.stderr, done.returncode)}")
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def contender(module: str, *arguments: object, interpreter: str | None = None) -> ContenderProcess:
-    """A module of this folder as a contender whose process lives only during its turns."""
-    return ContenderProcess(command(module, *arguments, interpreter=interpreter))
+def module_contender(module: str, *arguments: object, interpreter: str | None = None) -> ContenderProcess:
+    """A module of this folder as a contender with a process for each turn."""
+    return ContenderProcess(module_command(module, *arguments, interpreter=interpreter))
 
 
-def own_contender(module: str, arguments: list[Any], threads: int) -> ContenderProcess:
-    """What `prepare` of a question's module gives for these arguments, in this interpreter; measured like a peer."""
-    return contender("question_contender", module, arguments, threads, interpreter=sys.executable)
+def question_contender(module: str, arguments: list[Any], threads: int) -> ContenderProcess:
+    """The work that `prepare` of a question's module returns, in this interpreter; measured like a peer."""
+    return module_contender("question_contender", module, arguments, threads, interpreter=sys.executable)

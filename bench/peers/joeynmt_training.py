@@ -1,4 +1,4 @@
-"""JoeyNMT's training step, in an interpreter that has it: what `bench training` measures beside Transom's.
+"""JoeyNMT's training step, in an interpreter that has it: what `bench training` compares with Transom's.
 
     python -m bench.peers.joeynmt_training '{"rows": 256, "length": 16, "vocabulary": 9712, "threads": 2}'
 
@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from bench.peers.contender_loop import Prepared, wait
+from bench.peers.contender_loop import Work, answer_requests
 
 UNKNOWN, PADDING, START, END = 0, 1, 2, 3
 
 
-def translator(vocabulary: int) -> Any:
-    """`tiny`, as JoeyNMT builds it from a config: all embeddings shared, post-norm."""
+def build_translator(vocabulary: int) -> Any:
+    """The preset `tiny`, built by JoeyNMT from a config: all embeddings shared, post-norm."""
     from joeynmt.model import build_model  # pyright: ignore[reportMissingImports]
     from joeynmt.vocabulary import Vocabulary  # pyright: ignore[reportMissingImports]
 
@@ -42,11 +42,11 @@ def translator(vocabulary: int) -> Any:
     return model
 
 
-def step(rows: int, length: int, vocabulary: int) -> Prepared:
+def prepare_step(rows: int, length: int, vocabulary: int) -> Work:
     from joeynmt.builders import build_gradient_clipper, build_optimizer  # pyright: ignore[reportMissingImports]
 
     torch.manual_seed(0)
-    model = translator(vocabulary).train()
+    model = build_translator(vocabulary).train()
     source, target, following = (torch.randint(4, vocabulary, (rows, length)) for _ in range(3))
     optimizer = build_optimizer(
         {"optimizer": "adam", "learning_rate": 1e-3, "adam_betas": (0.9, 0.98)}, model.parameters()
@@ -70,5 +70,5 @@ def step(rows: int, length: int, vocabulary: int) -> Prepared:
 if __name__ == "__main__":
     sizes = json.loads(sys.argv[1])
     torch.set_num_threads(sizes["threads"])
-    prepared = step(sizes["rows"], sizes["length"], sizes["vocabulary"])
-    wait(prepared)
+    prepared = prepare_step(sizes["rows"], sizes["length"], sizes["vocabulary"])
+    answer_requests(prepared)

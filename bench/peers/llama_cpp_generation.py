@@ -12,12 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.peers.contender_loop import Prepared, wait
+from bench.peers.contender_loop import Work, answer_requests
 
 FLOAT32 = 0  # GGML_TYPE_F32
 
 
-def gguf_file(parameters: Path, sizes: dict[str, Any]) -> Path:
+def write_gguf(parameters: Path, sizes: dict[str, Any]) -> Path:
+    """Write a safetensors file of parameters as GGUF beside it."""
     import gguf  # pyright: ignore[reportMissingImports]
     from safetensors.numpy import load_file
 
@@ -44,8 +45,8 @@ def gguf_file(parameters: Path, sizes: dict[str, Any]) -> Path:
     return path
 
 
-def greedy(path: Path, sizes: dict[str, Any]) -> Prepared:
-    """The prompt in one batch, then a token at a time, chosen by llama.cpp's greedy sampler."""
+def prepare_greedy(path: Path, sizes: dict[str, Any]) -> Work:
+    """Decode the prompt in one batch, then one token at a time with llama.cpp's greedy sampler."""
     from cyllama.llama import llama_cpp  # pyright: ignore[reportMissingImports]
 
     llama_cpp.disable_logging()
@@ -60,17 +61,17 @@ def greedy(path: Path, sizes: dict[str, Any]) -> Prepared:
 
     def work() -> list[int]:
         context.kv_cache_clear()
-        given, written, past = sizes["prompt"], [], 0
+        tokens, generated, past = sizes["prompt"], [], 0
         for _ in range(sizes["new"]):
-            context.decode(llama_cpp.llama_batch_get_one(given, past))
-            past += len(given)
-            given = [sampler.sample(context, -1)]
-            written += given
-        return written
+            context.decode(llama_cpp.llama_batch_get_one(tokens, past))
+            past += len(tokens)
+            tokens = [sampler.sample(context, -1)]
+            generated += tokens
+        return generated
 
     return work
 
 
 if __name__ == "__main__":
-    told = json.loads(sys.argv[2])
-    wait(greedy(gguf_file(Path(json.loads(sys.argv[1])), told), told))
+    sizes = json.loads(sys.argv[2])
+    answer_requests(prepare_greedy(write_gguf(Path(json.loads(sys.argv[1])), sizes), sizes))

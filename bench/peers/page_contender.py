@@ -15,54 +15,54 @@ from typing import Any
 
 import torch
 
-from bench.peers.contender_loop import resident, set_back
-from bench.peers.watching_contender import gpt2, text
+from bench.peers.contender_loop import read_status_bytes, reset_peak_memory
+from bench.peers.watching_contender import build_gpt2, random_tokens
 
 
-def bertviz(sizes: dict[str, Any], folder: Path) -> dict[str, float]:
-    """The head view: every weight of every head, as text, in a page that draws them."""
+def draw_with_bertviz(sizes: dict[str, Any], folder: Path) -> dict[str, float]:
+    """BertViz's head view: a page that holds every weight of every head as text."""
     from bertviz import head_view  # pyright: ignore[reportMissingImports]
 
-    model, tokens = gpt2(sizes, "eager"), text(sizes)
-    before, begun = set_back(), time.perf_counter()
+    model, tokens = build_gpt2(sizes, "eager"), random_tokens(sizes)
+    before, begun = reset_peak_memory(), time.perf_counter()
     weights = model(tokens, output_attentions=True).attentions
     seen = time.perf_counter()
-    page = head_view(weights, named(tokens), html_action="return").data
+    page = head_view(weights, token_names(tokens), html_action="return").data
     (folder / "page.html").write_text(page)
-    return told(before, begun, seen, {"page": folder / "page.html"})
+    return to_figures(before, begun, seen, {"page": folder / "page.html"})
 
 
-def transom(sizes: dict[str, Any], folder: Path) -> dict[str, float]:
-    """A trace, from which any weight can be had; a page with a map of each head, and one with that of a single head."""
+def draw_with_transom(sizes: dict[str, Any], folder: Path) -> dict[str, float]:
+    """A trace, which can give any weight; a page with a map of each head; a page with the map of one head."""
     import transom
     from transom.show import draw
 
-    model, tokens = gpt2(sizes, "sdpa"), text(sizes)
-    before, begun = set_back(), time.perf_counter()
-    with transom.watch(model, tokens=named(tokens)) as trace:
+    model, tokens = build_gpt2(sizes, "sdpa"), random_tokens(sizes)
+    before, begun = reset_peak_memory(), time.perf_counter()
+    with transom.watch(model, tokens=token_names(tokens)) as trace:
         model(tokens)
     seen = time.perf_counter()
     draw("heads", trace).save(folder / "heads.html")
     draw("matrix", trace, head=0).save(folder / "matrix.html")
-    found = told(before, begun, seen, {"page": folder / "heads.html", "one_head": folder / "matrix.html"})
+    found = to_figures(before, begun, seen, {"page": folder / "heads.html", "one_head": folder / "matrix.html"})
     trace.save(folder / "trace.safetensors")
     return {**found, "trace_bytes": (folder / "trace.safetensors").stat().st_size}
 
 
-def named(tokens: torch.Tensor) -> list[str]:
+def token_names(tokens: torch.Tensor) -> list[str]:
     return [f"t{token}" for token in tokens[0].tolist()]
 
 
-def told(before: int, begun: float, seen: float, files: dict[str, Path]) -> dict[str, float]:
+def to_figures(before: int, begun: float, seen: float, files: dict[str, Path]) -> dict[str, float]:
     return {
         "seen_seconds": seen - begun,
         "drawn_seconds": time.perf_counter() - seen,
         **{f"{name}_bytes": file.stat().st_size for name, file in files.items()},
-        "peak": resident("VmHWM") - before,
+        "peak": read_status_bytes("VmHWM") - before,
     }
 
 
-CONTENDERS = {"BertViz": bertviz, "Transom": transom}
+CONTENDERS = {"BertViz": draw_with_bertviz, "Transom": draw_with_transom}
 
 
 def main(contender: str, sizes: dict[str, Any]) -> None:

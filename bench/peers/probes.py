@@ -1,7 +1,7 @@
-"""What is tried of each peer for docs/compare.md: a table of probes each, for small models with random parameters.
+"""What each peer can do, for docs/compare.md: probes on small models with random parameters.
 
-A probe gives what came, in words. Each peer is imported by its own function alone, so that any interpreter that has it
-can run its probes.
+A probe returns its result in words. Each peer is imported only in its own function, so its probes run in any
+interpreter that has it.
 """
 
 from collections.abc import Callable
@@ -10,28 +10,28 @@ from typing import Any
 import torch
 from torch import nn
 
-from bench.peers.watching_contender import configured, gpt2, text
+from bench.peers.watching_contender import build_gpt2, gpt2_config, random_tokens
 
 SIZES = {"tokens": 37, "layers": 2, "d_model": 48, "heads": 3}
 Probe = Callable[[], str]
 
 
-def own() -> nn.Module:
-    """A model of one's own: PyTorch's encoder, in evaluation, where it takes its fast path."""
+def build_encoder() -> nn.Module:
+    """A user's own model: PyTorch's encoder in evaluation mode, where it takes its fast path."""
     torch.manual_seed(0)
     return nn.TransformerEncoder(nn.TransformerEncoderLayer(48, 3, 96, batch_first=True), 2).eval()
 
 
-def vectors() -> torch.Tensor:
+def random_vectors() -> torch.Tensor:
     return torch.randn(1, 37, 48, generator=torch.Generator().manual_seed(1))
 
 
-def bits(found: torch.Tensor, true: torch.Tensor) -> str:
-    off = (found - true).abs().max().item()
-    return "the same bits" if torch.equal(found, true) else f"differs by up to {off:.1e}"
+def compare_outputs(actual: torch.Tensor, expected: torch.Tensor) -> str:
+    off = (actual - expected).abs().max().item()
+    return "the same bits" if torch.equal(actual, expected) else f"differs by up to {off:.1e}"
 
 
-def t5() -> Any:
+def build_t5() -> Any:
     from transformers import T5Config, T5ForConditionalGeneration
 
     torch.manual_seed(0)
@@ -41,20 +41,20 @@ def t5() -> Any:
     return T5ForConditionalGeneration(config).eval()
 
 
-def pytorch() -> dict[str, Probe]:
+def pytorch_probes() -> dict[str, Probe]:
     torch.manual_seed(0)
-    layer, x = nn.MultiheadAttention(48, 3, batch_first=True).eval(), vectors()
+    layer, x = nn.MultiheadAttention(48, 3, batch_first=True).eval(), random_vectors()
 
     def weights() -> str:
         mean, each = layer(x, x, x)[1], layer(x, x, x, average_attn_weights=False)[1]
         return f"mean over heads {tuple(mean.shape)}; each head {tuple(each.shape)} when asked"
 
     def same() -> str:
-        return bits(layer(x, x, x)[0], layer(x, x, x, need_weights=False)[0])
+        return compare_outputs(layer(x, x, x)[0], layer(x, x, x, need_weights=False)[0])
 
     def encoder() -> str:
         found = []
-        model: Any = own()
+        model: Any = build_encoder()
         model.layers[0].self_attn.register_forward_hook(lambda module, given, came: found.append(came))
         model(x)
         return f"a hook on self_attn sees weights {found[0][1]}"
@@ -66,36 +66,38 @@ def pytorch() -> dict[str, Probe]:
     }
 
 
-def hugging_face() -> dict[str, Probe]:
-    tokens = text(SIZES)
+def hugging_face_probes() -> dict[str, Probe]:
+    tokens = random_tokens(SIZES)
 
-    def asked(attention: str) -> str:
-        found = gpt2(SIZES, attention)(tokens, output_attentions=True).attentions
+    def weights(attention: str) -> str:
+        found = build_gpt2(SIZES, attention)(tokens, output_attentions=True).attentions
         there = [one for one in found or [] if one is not None]
         return f"{len(there)} layers of weights, {tuple(there[0].shape)}" if there else f"{found}"
 
     def same() -> str:
-        return bits(*(gpt2(SIZES, attention)(tokens).last_hidden_state for attention in ("eager", "sdpa")))
+        return compare_outputs(
+            *(build_gpt2(SIZES, attention)(tokens).last_hidden_state for attention in ("eager", "sdpa"))
+        )
 
     return {
-        "output_attentions, sdpa": lambda: asked("sdpa"),
-        "output_attentions, eager": lambda: asked("eager"),
+        "output_attentions, sdpa": lambda: weights("sdpa"),
+        "output_attentions, eager": lambda: weights("eager"),
         "eager beside sdpa": same,
     }
 
 
-def transformer_lens() -> dict[str, Probe]:
+def transformer_lens_probes() -> dict[str, Probe]:
     import transformers
     from transformer_lens.model_bridge.sources._bridge_builder import (  # pyright: ignore[reportMissingImports]
-        build_bridge_from_module as bridged,
+        build_bridge_from_module as build_bridge,
     )
 
     def pair() -> tuple[Any, torch.Tensor, torch.Tensor]:
         torch.manual_seed(0)
-        model = transformers.GPT2LMHeadModel(configured(SIZES)).eval()
-        tokens = text(SIZES)
+        model = transformers.GPT2LMHeadModel(gpt2_config(SIZES)).eval()
+        tokens = random_tokens(SIZES)
         true = model(tokens).logits
-        return bridged(model, "GPT2LMHeadModel", hf_config=model.config, device="cpu"), tokens, true
+        return build_bridge(model, "GPT2LMHeadModel", hf_config=model.config, device="cpu"), tokens, true
 
     def points() -> str:
         bridge, tokens, _ = pair()
@@ -104,9 +106,9 @@ def transformer_lens() -> dict[str, Probe]:
 
     def same() -> str:
         bridge, tokens, true = pair()
-        return f"beside the model's own sdpa: {bits(bridge(tokens), true)}"
+        return f"beside the model's own sdpa: {compare_outputs(bridge(tokens), true)}"
 
-    def cut() -> str:
+    def cut_edge() -> str:
         bridge, tokens, _ = pair()
 
         def hook(scores: torch.Tensor, hook: Any) -> torch.Tensor:
@@ -118,51 +120,51 @@ def transformer_lens() -> dict[str, Probe]:
         return f"an arrow cut before the softmax changes the last logits by {(after - before)[0, -1].abs().max():.1e}"
 
     def cross() -> str:
-        model = t5()
+        model = build_t5()
         model.set_attn_implementation("eager")
-        bridge = bridged(model, "T5ForConditionalGeneration", hf_config=model.config, device="cpu")
+        bridge = build_bridge(model, "T5ForConditionalGeneration", hf_config=model.config, device="cpu")
         given, written = torch.randint(61, (1, 7)), torch.randint(61, (1, 5))
         names = bridge.run_with_cache(given, decoder_input=written)[1].keys()
         return ", ".join(name for name in names if "cross_attn" in name and "pattern" in name) or "no patterns"
 
     def other() -> str:
-        bridged(own(), "TransformerEncoder", hf_config=configured(SIZES))
+        build_bridge(build_encoder(), "TransformerEncoder", hf_config=gpt2_config(SIZES))
         return "bridged"
 
     return {
         "every activation by name": points,
         "its output": same,
-        "an edge cut": cut,
+        "an edge cut": cut_edge,
         "encoder–decoder (T5)": cross,
         "a model of one's own": other,
     }
 
 
-def nnsight() -> dict[str, Probe]:
+def nnsight_probes() -> dict[str, Probe]:
     from nnsight import NNsight  # pyright: ignore[reportMissingImports]
 
-    tokens = text(SIZES)
+    tokens = random_tokens(SIZES)
 
-    def read() -> str:
-        model = gpt2(SIZES, "sdpa")
+    def read_activation() -> str:
+        model = build_gpt2(SIZES, "sdpa")
         true, wrapped = model(tokens).last_hidden_state, NNsight(model)
         with wrapped.trace(tokens):
             hidden = wrapped.h[0].output.save()
             came = wrapped.output.last_hidden_state.save()
-        return f"a layer's output {tuple(hidden.shape)} read; the model's: {bits(came, true)}"
+        return f"a layer's output {tuple(hidden.shape)} read; the model's: {compare_outputs(came, true)}"
 
     def weights() -> str:
         found = []
         for attention in ("sdpa", "eager"):
-            wrapped = NNsight(gpt2(SIZES, attention))
+            wrapped = NNsight(build_gpt2(SIZES, attention))
             with wrapped.trace(tokens):
                 one = wrapped.h[0].attn.output[1].save()
             found.append(f"{attention}: {one if one is None else tuple(one.shape)}")
         return ", ".join(found)
 
-    def edited() -> str:
-        wrapped = NNsight(own())
-        x = vectors()
+    def edit() -> str:
+        wrapped = NNsight(build_encoder())
+        x = random_vectors()
         with wrapped.trace(x):
             before = wrapped.output.save()
         with wrapped.trace(x):
@@ -170,8 +172,8 @@ def nnsight() -> dict[str, Probe]:
             after = wrapped.output.save()
         return f"a layer's output set to 0 changes the model's by {(after - before).abs().max():.1e}"
 
-    def cut() -> str:
-        wrapped = NNsight(gpt2(SIZES, "eager"))
+    def cut_edge() -> str:
+        wrapped = NNsight(build_gpt2(SIZES, "eager"))
         with wrapped.trace(tokens):
             before = wrapped.output.last_hidden_state.save()
         with wrapped.trace(tokens):
@@ -181,7 +183,7 @@ def nnsight() -> dict[str, Probe]:
         return f"an arrow cut before the softmax changes the last output by {(after - before)[0, -1].abs().max():.1e}"
 
     def gradient() -> str:
-        wrapped = NNsight(gpt2(SIZES, "sdpa"))
+        wrapped = NNsight(build_gpt2(SIZES, "sdpa"))
         with torch.enable_grad(), wrapped.trace(tokens):
             hidden = wrapped.h[0].output
             with wrapped.output.last_hidden_state[0, -1, 0].backward():
@@ -189,112 +191,112 @@ def nnsight() -> dict[str, Probe]:
         return f"of a layer's output, {tuple(found.shape)}"
 
     def inside() -> str:
-        wrapped = NNsight(own())
-        with wrapped.trace(vectors()):
+        wrapped = NNsight(build_encoder())
+        with wrapped.trace(random_vectors()):
             one = wrapped.layers[0].self_attn.output.save()
         return f"an output {tuple(one[0].shape)}, weights {one[1]}"
 
     return {
-        "any activation": read,
+        "any activation": read_activation,
         "attention weights": weights,
-        "any activation changed": edited,
-        "an edge cut, eager, by `.source`": cut,
+        "any activation changed": edit,
+        "an edge cut, eager, by `.source`": cut_edge,
         "a gradient": gradient,
         "attention of a model of one's own": inside,
     }
 
 
-def bertviz() -> dict[str, Probe]:
+def bertviz_probes() -> dict[str, Probe]:
     import re
 
     from bertviz import head_view, model_view  # pyright: ignore[reportMissingImports]
 
     weights = [torch.randn(1, 3, 7, 7).softmax(-1) for _ in range(2)]
 
-    def drawn(view: Callable[..., Any]) -> str:
+    def draw(view: Callable[..., Any]) -> str:
         page = view(weights, list("abcdefg"), html_action="return").data
         hosts = sorted(set(re.findall(r"(?:src=|: )['\"](?:https?:)?//([\w.-]+)", page)))
         return f"{len(page):,} characters for 2 × 3 heads of 7 tokens; fetches from {', '.join(hosts)}"
 
     return {
-        "head view of any tensors": lambda: drawn(head_view),
-        "model view of any tensors": lambda: drawn(model_view),
+        "head view of any tensors": lambda: draw(head_view),
+        "model view of any tensors": lambda: draw(model_view),
     }
 
 
-def captum() -> dict[str, Probe]:
+def captum_probes() -> dict[str, Probe]:
     from captum.attr import LayerActivation, LayerIntegratedGradients  # pyright: ignore[reportMissingImports]
 
-    model, tokens = gpt2(SIZES, "sdpa"), text(SIZES)
+    model, tokens = build_gpt2(SIZES, "sdpa"), random_tokens(SIZES)
 
     def answer(ids: torch.Tensor) -> torch.Tensor:
         return model(ids).last_hidden_state[:, -1].sum(-1)
 
-    def attributed() -> str:
+    def attribute() -> str:
         with torch.enable_grad():
             found = LayerIntegratedGradients(answer, model.wte).attribute(tokens, n_steps=5)
         return f"integrated gradients of each token's vector, {tuple(found.shape)}"
 
     def activation(attention: str) -> str:
-        other = gpt2(SIZES, attention)
+        other = build_gpt2(SIZES, attention)
         found = LayerActivation(lambda ids: other(ids).last_hidden_state[:, -1].sum(-1), other.h[0].attn)
         return f"{[tuple(one.shape) for one in found.attribute(tokens)]}"
 
     return {
-        "attribution": attributed,
+        "attribution": attribute,
         "activation of an attention, sdpa": lambda: activation("sdpa"),
         "activation of an attention, eager": lambda: activation("eager"),
     }
 
 
-def transom() -> dict[str, Probe]:
+def transom_probes() -> dict[str, Probe]:
     import transom as ours
 
-    tokens = text(SIZES)
+    tokens = random_tokens(SIZES)
 
-    def watched() -> str:
-        model = gpt2(SIZES, "sdpa")
+    def watch() -> str:
+        model = build_gpt2(SIZES, "sdpa")
         true = model(tokens).last_hidden_state
-        eager = gpt2(SIZES, "eager")(tokens, output_attentions=True).attentions
+        eager = build_gpt2(SIZES, "eager")(tokens, output_attentions=True).attentions
         with ours.watch(model) as trace:
             came = model(tokens).last_hidden_state
         off = max((sight.weights() - one).abs().max().item() for sight, one in zip(trace, eager, strict=True))
-        return f"weights within {off:.0e} of eager's; the model's output: {bits(came, true)}"
+        return f"weights within {off:.0e} of eager's; the model's output: {compare_outputs(came, true)}"
 
     def inside() -> str:
-        model, x = own(), vectors()
+        model, x = build_encoder(), random_vectors()
         true = model(x)
         with ours.watch(model) as trace:
             came = model(x)
-        return f"{', '.join(trace.names)}; the model's output: {bits(came, true)}"
+        return f"{', '.join(trace.names)}; the model's output: {compare_outputs(came, true)}"
 
-    def cut() -> str:
-        model, x = own(), vectors()
+    def cut_edge() -> str:
+        model, x = build_encoder(), random_vectors()
         true = model(x)
         with ours.knock_out(model, layer=0, head=1, query=-1, key=3):
             found = model(x)
         return f"an arrow cut before the softmax changes the last output by {(found - true)[0, -1].abs().max():.1e}"
 
     def cross() -> str:
-        given, written, model = torch.randint(61, (1, 7)), torch.randint(61, (1, 5)), t5()
+        given, written, model = torch.randint(61, (1, 7)), torch.randint(61, (1, 5)), build_t5()
         with ours.watch(model) as trace:
             model(input_ids=given, decoder_input_ids=written)
         return ", ".join(name for name in trace.names if "EncDec" in name)
 
     return {
-        "attention of GPT-2, sdpa": watched,
+        "attention of GPT-2, sdpa": watch,
         "attention of a model of one's own": inside,
-        "an edge cut": cut,
+        "an edge cut": cut_edge,
         "encoder–decoder (T5)": cross,
     }
 
 
 PEERS: dict[str, tuple[str, Callable[[], dict[str, Probe]]]] = {
-    "PyTorch": ("SDPA", pytorch),
-    "Hugging Face": ("Hugging Face", hugging_face),
-    "TransformerLens": ("TransformerLens", transformer_lens),
-    "nnsight": ("nnsight", nnsight),
-    "BertViz": ("BertViz", bertviz),
-    "captum": ("captum", captum),
-    "Transom": ("", transom),
+    "PyTorch": ("SDPA", pytorch_probes),
+    "Hugging Face": ("Hugging Face", hugging_face_probes),
+    "TransformerLens": ("TransformerLens", transformer_lens_probes),
+    "nnsight": ("nnsight", nnsight_probes),
+    "BertViz": ("BertViz", bertviz_probes),
+    "captum": ("captum", captum_probes),
+    "Transom": ("", transom_probes),
 }

@@ -11,9 +11,9 @@ from importlib import import_module
 
 import torch
 
-from bench.peers.contender_loop import wait
+from bench.peers.contender_loop import answer_requests
 
 if __name__ == "__main__":
     module, arguments, threads = map(json.loads, sys.argv[1:])
     torch.set_num_threads(threads)
-    wait(import_module(module).prepare(*arguments))
+    answer_requests(import_module(module).prepare(*arguments))

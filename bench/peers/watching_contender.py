@@ -7,31 +7,29 @@ then answers requests (see `contender_loop`). It imports nothing that the peers'
 
 import json
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from bench.peers.contender_loop import wait
+from bench.peers.contender_loop import Work, answer_requests
 
-Work = Callable[[], object]
 VOCABULARY = 1000
 
 
-def text(sizes: dict[str, Any]) -> torch.Tensor:
+def random_tokens(sizes: dict[str, Any]) -> torch.Tensor:
     torch.manual_seed(0)
     return torch.randint(VOCABULARY, (1, sizes["tokens"]))
 
 
-def gpt2(sizes: dict[str, Any], attention: str) -> Any:
-    """Hugging Face's GPT-2 of these sizes with random parameters, without its head: logits are not the question."""
+def build_gpt2(sizes: dict[str, Any], attention: str) -> Any:
+    """Hugging Face's GPT-2 of these sizes with random parameters, without the output layer: no logits are needed."""
     import transformers
 
     torch.manual_seed(0)
-    return transformers.GPT2Model._from_config(configured(sizes), attn_implementation=attention).eval()
+    return transformers.GPT2Model._from_config(gpt2_config(sizes), attn_implementation=attention).eval()
 
 
-def configured(sizes: dict[str, Any]) -> Any:
+def gpt2_config(sizes: dict[str, Any]) -> Any:
     import transformers
 
     return transformers.GPT2Config(
@@ -46,15 +44,15 @@ def configured(sizes: dict[str, Any]) -> Any:
     )
 
 
-def unwatched(sizes: dict[str, Any]) -> Work:
-    model, tokens = gpt2(sizes, "sdpa"), text(sizes)
+def prepare_unwatched(sizes: dict[str, Any]) -> Work:
+    model, tokens = build_gpt2(sizes, "sdpa"), random_tokens(sizes)
     return lambda: model(tokens)
 
 
-def watched(sizes: dict[str, Any]) -> Work:
+def prepare_watched(sizes: dict[str, Any]) -> Work:
     import transom
 
-    model, tokens = gpt2(sizes, "sdpa"), text(sizes)
+    model, tokens = build_gpt2(sizes, "sdpa"), random_tokens(sizes)
 
     def work() -> object:
         with transom.watch(model) as trace:
@@ -64,32 +62,32 @@ def watched(sizes: dict[str, Any]) -> Work:
     return work
 
 
-def with_statistics(sizes: dict[str, Any]) -> Work:
-    """Watched, and every statistic of every head taken afterwards."""
-    look = watched(sizes)
+def prepare_with_statistics(sizes: dict[str, Any]) -> Work:
+    """Watch, then compute every statistic of every head."""
+    watch = prepare_watched(sizes)
 
     def work() -> object:
-        trace = look()
+        trace = watch()
         return trace, [sight.statistics for sight in trace]  # pyright: ignore[reportGeneralTypeIssues]
 
     return work
 
 
-def eager(sizes: dict[str, Any]) -> Work:
-    model, tokens = gpt2(sizes, "eager"), text(sizes)
+def prepare_eager(sizes: dict[str, Any]) -> Work:
+    model, tokens = build_gpt2(sizes, "eager"), random_tokens(sizes)
     return lambda: model(tokens, output_attentions=True).attentions
 
 
-def transformer_lens(sizes: dict[str, Any]) -> Work:
-    """A bridge around the same GPT-2, which it switches to eager attention; of all it can keep, the patterns alone."""
+def prepare_transformer_lens(sizes: dict[str, Any]) -> Work:
+    """A bridge around the same GPT-2, which it switches to eager attention; only the patterns are cached."""
     import transformers
     from transformer_lens.model_bridge.sources._bridge_builder import (  # pyright: ignore[reportMissingImports]
         build_bridge_from_module,
     )
 
-    model = transformers.GPT2LMHeadModel(configured(sizes)).eval()
+    model = transformers.GPT2LMHeadModel(gpt2_config(sizes)).eval()
     bridge = build_bridge_from_module(model, "GPT2LMHeadModel", hf_config=model.config, device="cpu")
-    tokens = text(sizes)
+    tokens = random_tokens(sizes)
     patterns = lambda name: name.endswith("hook_pattern")  # noqa: E731
 
     def work() -> object:
@@ -101,10 +99,10 @@ def transformer_lens(sizes: dict[str, Any]) -> Work:
     return work
 
 
-def nnsight(sizes: dict[str, Any]) -> Work:
+def prepare_nnsight(sizes: dict[str, Any]) -> Work:
     from nnsight import NNsight  # pyright: ignore[reportMissingImports]
 
-    model, tokens = NNsight(gpt2(sizes, "eager")), text(sizes)
+    model, tokens = NNsight(build_gpt2(sizes, "eager")), random_tokens(sizes)
 
     def work() -> object:
         found: Any = []
@@ -116,19 +114,19 @@ def nnsight(sizes: dict[str, Any]) -> Work:
 
 
 CONTENDERS = {
-    "unwatched": unwatched,
-    "Transom": watched,
-    "Transom, with statistics": with_statistics,
-    "Hugging Face eager": eager,
-    "TransformerLens": transformer_lens,
-    "nnsight": nnsight,
+    "unwatched": prepare_unwatched,
+    "Transom": prepare_watched,
+    "Transom, with statistics": prepare_with_statistics,
+    "Hugging Face eager": prepare_eager,
+    "TransformerLens": prepare_transformer_lens,
+    "nnsight": prepare_nnsight,
 }
 
 
 def main(contender: str, sizes: dict[str, Any]) -> None:
     torch.set_num_threads(sizes["threads"])
     with torch.no_grad():
-        wait(CONTENDERS[contender](sizes), plain=False)
+        answer_requests(CONTENDERS[contender](sizes), plain=False)
 
 
 if __name__ == "__main__":

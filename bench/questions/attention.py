@@ -1,8 +1,8 @@
 """What does attention cost, and what does it cost to look into it?
 
-`attend` and a Sight with every statistic, against PyTorch's fused attention (which shows nothing) and eager attention
-(which returns its weights), as ratios to the fused one in the same run; then the peak memory of each, and of every
-statistic of a Sight at 32,768 tokens.
+`attend` and a Sight with every statistic, against PyTorch's fused attention (which returns only the output) and eager
+attention (which returns its weights), as ratios to the fused one in the same run; then the peak memory of each, and of
+every statistic of a Sight at 32,768 tokens.
 
     python -m bench attention [--json] [--quick] [--threads N]
 """
@@ -15,31 +15,40 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import transom
-from bench.measuring.instruments import SHARE, MiB, answer, free, machine, note, peak_memory, spelled
-from bench.measuring.timing import Work, interleaved, unsteady
+from bench.measuring.instruments import (
+    SHARE,
+    MiB,
+    format_facts,
+    free_memory,
+    machine_info,
+    measure_peak_memory,
+    note,
+    print_answer,
+)
+from bench.measuring.timing import Work, measure_interleaved, unsteady_contenders
 
 SHAPES = [(8, 8, 128, 64), (1, 12, 512, 64), (1, 12, 2048, 64), (1, 8, 4096, 128), (1, 12, 8192, 64)]
-HELD = {"eager": 4, "eager + statistics": 6}  # how often each holds a tensor of the weights' size at its peak
+WEIGHT_COPIES = {"eager": 4, "eager + statistics": 6}  # tensors of the weights' size that each holds at its peak
 LONG = (1, 1, 32_768, 64)
 MEMORY_BAR = 1024 * MiB
 
 
-def tensors(shape: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+def random_tensors(shape: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
     torch.manual_seed(0)
     return torch.randn(shape), torch.randn(shape), torch.randn(shape)
 
 
-def sdpa(shape: tuple[int, ...], causal: bool) -> Work:
-    return partial(F.scaled_dot_product_attention, *tensors(shape), is_causal=causal)
+def prepare_sdpa(shape: tuple[int, ...], causal: bool) -> Work:
+    return partial(F.scaled_dot_product_attention, *random_tensors(shape), is_causal=causal)
 
 
-def attend(shape: tuple[int, ...], causal: bool) -> Work:
-    return partial(transom.attend, *tensors(shape), causal=causal)
+def prepare_attend(shape: tuple[int, ...], causal: bool) -> Work:
+    return partial(transom.attend, *random_tensors(shape), causal=causal)
 
 
-def sight(shape: tuple[int, ...], causal: bool) -> Work:
+def prepare_sight(shape: tuple[int, ...], causal: bool) -> Work:
     """Output, log-sum-exp, entropy, peak, distance, received and the top 8."""
-    Q, K, V = tensors(shape)
+    Q, K, V = random_tensors(shape)
 
     def work() -> object:
         found = transom.sight(Q, K, V, at_once=True, causal=causal)
@@ -48,9 +57,9 @@ def sight(shape: tuple[int, ...], causal: bool) -> Work:
     return work
 
 
-def eager(shape: tuple[int, ...], causal: bool) -> Work:
-    """Attention as it is written when the weights are wanted."""
-    Q, K, V = tensors(shape)
+def prepare_eager(shape: tuple[int, ...], causal: bool) -> Work:
+    """Attention in plain PyTorch, which also returns the weights."""
+    Q, K, V = random_tensors(shape)
 
     def work() -> tuple[Tensor, Tensor]:
         scores = Q @ K.mT / shape[3] ** 0.5
@@ -62,9 +71,9 @@ def eager(shape: tuple[int, ...], causal: bool) -> Work:
     return work
 
 
-def eager_statistics(shape: tuple[int, ...], causal: bool) -> Work:
-    """Eager attention and the same statistics, taken from the weights it holds."""
-    attention = eager(shape, causal)
+def prepare_eager_statistics(shape: tuple[int, ...], causal: bool) -> Work:
+    """Eager attention, and the same statistics computed from its weights."""
+    attention = prepare_eager(shape, causal)
     places = torch.arange(shape[2])
 
     def work() -> object:
@@ -76,21 +85,27 @@ def eager_statistics(shape: tuple[int, ...], causal: bool) -> Work:
     return work
 
 
-CONTENDERS = {"sdpa": sdpa, "attend": attend, "sight": sight, "eager": eager, "eager + statistics": eager_statistics}
+CONTENDERS = {
+    "sdpa": prepare_sdpa,
+    "attend": prepare_attend,
+    "sight": prepare_sight,
+    "eager": prepare_eager,
+    "eager + statistics": prepare_eager_statistics,
+}
 
 
-def fits(name: str, shape: tuple[int, ...]) -> bool:
-    return 4 * shape[0] * shape[1] * shape[2] ** 2 * HELD.get(name, 0) <= SHARE * free()
+def fits_memory(name: str, shape: tuple[int, ...]) -> bool:
+    return 4 * shape[0] * shape[1] * shape[2] ** 2 * WEIGHT_COPIES.get(name, 0) <= SHARE * free_memory()
 
 
-def compared(shape: tuple[int, ...], causal: bool, quick: bool) -> dict[str, object]:
+def measure_shape(shape: tuple[int, ...], causal: bool, quick: bool) -> dict[str, object]:
     """Time and peak memory of every contender on one shape."""
     note(f"{shape} {'causal' if causal else 'full'} …")
-    running = {name: make for name, make in CONTENDERS.items() if fits(name, shape)}
+    running = {name: make for name, make in CONTENDERS.items() if fits_memory(name, shape)}
     with torch.no_grad():
-        made = {name: make(shape, causal) for name, make in running.items()}
-        times = interleaved(made, repeats=8 if quick else 30, seconds=1 if quick else 20)
-    memory = {name: peak_memory(make, shape, causal) for name, make in running.items()}
+        works = {name: make(shape, causal) for name, make in running.items()}
+        times = measure_interleaved(works, repeats=8 if quick else 30, seconds=1 if quick else 20)
+    memory = {name: measure_peak_memory(make, shape, causal) for name, make in running.items()}
     return {
         "shape": shape,
         "causal": causal,
@@ -98,11 +113,11 @@ def compared(shape: tuple[int, ...], causal: bool, quick: bool) -> dict[str, obj
         "ratio": {name: time["best"] / times["sdpa"]["best"] for name, time in times.items()},
         "median_ratio": {name: time["median"] / times["sdpa"]["median"] for name, time in times.items()},
         "peak_MiB": {name: found / MiB for name, found in memory.items()},
-        "unsteady": unsteady(times),
+        "unsteady": unsteady_contenders(times),
     }
 
 
-LOOKS = {
+STATISTICS = {
     "output and lse": lambda found: found.output,
     "entropy, peak, distance, received": lambda found: found.statistics,
     "top(8)": lambda found: found.top(8),
@@ -112,19 +127,19 @@ LOOKS = {
 }
 
 
-def look(name: str, shape: tuple[int, ...], causal: bool) -> Work:
-    Q, K, V = tensors(shape)
-    return lambda: LOOKS[name](transom.sight(Q, K, V, causal=causal))
+def prepare_statistic(name: str, shape: tuple[int, ...], causal: bool) -> Work:
+    Q, K, V = random_tensors(shape)
+    return lambda: STATISTICS[name](transom.sight(Q, K, V, causal=causal))
 
 
-def long_memory(shape: tuple[int, ...]) -> dict[str, float]:
+def measure_long_memory(shape: tuple[int, ...]) -> dict[str, float]:
     """Peak memory of every statistic of a Sight, each in its own process."""
     note(f"memory of every statistic at {shape} …")
-    return {name: peak_memory(look, name, shape, True) / MiB for name in LOOKS}
+    return {name: measure_peak_memory(prepare_statistic, name, shape, True) / MiB for name in STATISTICS}
 
 
-def table(results: list[dict], long: dict[str, float], shape: tuple[int, ...]) -> str:
-    """Plain columns: milliseconds of SDPA, then ratios to it (of the minima; in brackets of the medians), then MiB."""
+def render_table(results: list[dict], long: dict[str, float], shape: tuple[int, ...]) -> str:
+    """Columns: milliseconds of SDPA, ratios to it (of the minima; in brackets of the medians), MiB."""
     lines = [f"{'shape':<18}{'':<8}{'SDPA ms':>9}" + "".join(f"{name:>22}" for name in list(CONTENDERS)[1:])]
     for one in results:
         line = f"{one['shape']!s:<18}{'causal' if one['causal'] else 'full':<8}{one['milliseconds']['sdpa']:>9.2f}"
@@ -142,11 +157,11 @@ def table(results: list[dict], long: dict[str, float], shape: tuple[int, ...]) -
 
 
 def run(options: Namespace) -> int:
-    """Measure, print, and say by the exit code whether the memory stayed under its bar."""
+    """Measure and print; the exit code is 1 if the memory exceeds its bar."""
     shapes = SHAPES[:2] if options.quick else SHAPES
     long_shape = (1, 1, 4096, 64) if options.quick else LONG
-    results = [compared(shape, causal, options.quick) for shape in shapes for causal in (False, True)]
-    long = long_memory(long_shape)
-    told = {"machine": machine(), "attention": results, "long_peak_MiB": {"shape": long_shape, **long}}
-    answer(options, told, f"{spelled(machine())}\n\n{table(results, long, long_shape)}")
+    results = [measure_shape(shape, causal, options.quick) for shape in shapes for causal in (False, True)]
+    long = measure_long_memory(long_shape)
+    result = {"machine": machine_info(), "attention": results, "long_peak_MiB": {"shape": long_shape, **long}}
+    print_answer(options, result, f"{format_facts(machine_info())}\n\n{render_table(results, long, long_shape)}")
     return 0 if max(long.values()) * MiB <= MEMORY_BAR else 1

@@ -1,9 +1,9 @@
 """Are the heads found that are known to be there?
 
-Two layers of attention and nothing else learn to go on with a random sequence that is repeated: it takes a head that
-looks at the token before, and above it one that looks for what followed an earlier copy (Olsson et al. 2022, arXiv
-2209.11895). `transom.heads` must find both, knocking them out, or their arrows alone, must destroy the ability where as
-many arrows beside them do not, one layer alone must fail, and a replay must show when it came.
+A model of two attention layers learns to continue a repeated random sequence. That takes a previous-token head and,
+above it, an induction head, which attends to what followed an earlier copy (Olsson et al. 2022, arXiv 2209.11895).
+`transom.heads` must find both. Knocking them out, or only their edges, must destroy the ability; knocking out as many
+edges beside them must not. One layer alone must fail, and a replay must show when the ability appeared.
 
     python -m bench induction [--json] [--quick]
 """
@@ -20,17 +20,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import transom
-from bench.measuring.instruments import answer, machine, note
+from bench.measuring.instruments import machine_info, note, print_answer
 from transom.lens import Recorder
 
 VOCABULARY, HALF, D_MODEL, HEADS = 61, 19, 32, 2
 ROWS, UPDATES, RATE, WARM_UP = 32, 800, 1e-2, 50
-RECORDED = 40  # updates between two frames of the replay
-SHARE = 0.5  # a head plays a part if its measure is at least this share of the strongest head's
+RECORD_EVERY = 40  # updates between two frames of the replay
+SHARE = 0.5  # a head counts if its measure is at least this share of the strongest head's
 
 
 class Attention(nn.Module):
-    """A residual layer of attention; positions go into queries and keys alone, so that values tell of tokens."""
+    """A residual attention layer; positions are added only for queries and keys, so values depend on tokens alone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Attention(nn.Module):
 
 
 class AttentionOnly(nn.Module):
-    """Embedding, layers of attention, and the way back to the vocabulary."""
+    """Embedding, attention layers, and the output layer."""
 
     def __init__(self, layers: int) -> None:
         super().__init__()
@@ -64,52 +64,52 @@ class AttentionOnly(nn.Module):
         return self.output(self.norm(x))
 
 
-def repeated(rows: int, half: int, draws: torch.Generator) -> Tensor:
-    """Random tokens, and the same once more."""
+def repeated_tokens(rows: int, half: int, draws: torch.Generator) -> Tensor:
+    """Random tokens, repeated once."""
     first = torch.randint(0, VOCABULARY, (rows, half), generator=draws)
     return torch.cat([first, first], dim=1)
 
 
 def second_half(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """What is said and what is right, where the first half tells it."""
+    """Logits and right tokens of the second half, which the first half determines."""
     half = tokens.shape[1] // 2
     return logits[:, half:-1].flatten(0, 1), tokens[:, half + 1 :].flatten()
 
 
-def trained(layers: int, seed: int, updates: int, told: Callable[[nn.Module, int, float], None]) -> AttentionOnly:
-    """A model that learned to go on with repeated sequences of many lengths; `told` hears of each update."""
+def train(layers: int, seed: int, updates: int, on_update: Callable[[nn.Module, int, float], None]) -> AttentionOnly:
+    """Train a model to continue repeated sequences of many lengths; `on_update` is called after each update."""
     torch.manual_seed(seed)
     model, draws = AttentionOnly(layers), torch.Generator().manual_seed(seed + 1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98), weight_decay=0.0)
     for update in range(1, updates + 1):
         half = int(torch.randint(HALF // 2, HALF + 1, (), generator=draws))
-        tokens = repeated(ROWS, half, draws)
+        tokens = repeated_tokens(ROWS, half, draws)
         loss = F.cross_entropy(*second_half(model(tokens), tokens))
         optimizer.zero_grad()
         loss.backward()
         for group in optimizer.param_groups:
             group["lr"] = RATE * min(1.0, update / WARM_UP, 1.1 - update / updates)
         optimizer.step()
-        told(model, update, float(loss.detach()))
+        on_update(model, update, float(loss.detach()))
     return model.eval()
 
 
-def probe() -> Tensor:
-    """Sequences that no training saw."""
-    return repeated(64, HALF, torch.Generator().manual_seed(7))
+def probe_tokens() -> Tensor:
+    """Sequences that are not in the training data."""
+    return repeated_tokens(64, HALF, torch.Generator().manual_seed(7))
 
 
 def accuracy(model: nn.Module) -> float:
-    """The share of the second half that is said right."""
-    tokens = probe()
+    """The share of the second half that is predicted correctly."""
+    tokens = probe_tokens()
     with torch.no_grad():
-        said, right = second_half(model(tokens), tokens)
-    return float((said.argmax(dim=-1) == right).float().mean())
+        logits, right = second_half(model(tokens), tokens)
+    return float((logits.argmax(dim=-1) == right).float().mean())
 
 
-def measured(model: nn.Module) -> Any:
-    """Every head of a model on the probe, as a table."""
-    tokens = probe()
+def measure_heads(model: nn.Module) -> Any:
+    """A table of every head of a model on the probe tokens."""
+    tokens = probe_tokens()
     with torch.no_grad(), transom.watch(model) as trace:
         model(tokens)
     return transom.heads(trace, tokens=tokens)
@@ -117,7 +117,7 @@ def measured(model: nn.Module) -> Any:
 
 @dataclass(frozen=True)
 class Part:
-    """The heads that play a part in one layer, by a measure, and the others of it."""
+    """The heads of one layer that count by a measure, and the others."""
 
     layer: str
     measure: str
@@ -125,14 +125,14 @@ class Part:
     others: list[int]
 
 
-def part(table: Any, layer: str, measure: str) -> Part:
+def find_part(table: Any, layer: str, measure: str) -> Part:
     rows = [row for row in table if row.layer == layer]
     strongest = max(row[measure] for row in rows)
     heads = [row.head for row in rows if row[measure] >= SHARE * strongest]
     return Part(layer, measure, heads, [row.head for row in rows if row.head not in heads])
 
 
-def without(model: nn.Module, layer: str, heads: list[int]) -> float:
+def accuracy_without(model: nn.Module, layer: str, heads: list[int]) -> float:
     """The accuracy with these heads knocked out."""
     if not heads:
         return accuracy(model)
@@ -140,15 +140,15 @@ def without(model: nn.Module, layer: str, heads: list[int]) -> float:
         return accuracy(model)
 
 
-def without_arrows(model: nn.Module, layer: str, back: int) -> float:
-    """The accuracy when no row of a layer looks at the token so many places before it, by any head."""
+def accuracy_without_edges(model: nn.Module, layer: str, back: int) -> float:
+    """The accuracy when no head of a layer may attend to the token `back` places before."""
     rows = range(back, 2 * HALF)
     with transom.knock_out(model, edges=[(layer, None, row, row - back) for row in rows]):
         return accuracy(model)
 
 
-def cliff(path: Path) -> list[dict[str, float]]:
-    """From a replay: at each frame the loss, and the strongest induction and previous-token head."""
+def read_learning_curve(path: Path) -> list[dict[str, float]]:
+    """For each frame of a replay: the loss, and the strongest induction and previous-token head."""
     replay = transom.lens.Replay.load(path)
     losses = dict(zip(*replay.losses.points(), strict=True))
     found = []
@@ -160,40 +160,40 @@ def cliff(path: Path) -> list[dict[str, float]]:
     return found
 
 
-def report(seed: int = 0, updates: int = UPDATES) -> dict[str, Any]:
-    """Both models trained, measured, and taken apart."""
+def measure(seed: int = 0, updates: int = UPDATES) -> dict[str, Any]:
+    """Train both models, measure their heads, and knock them out."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [[str(token) for token in probe()[0].tolist()]]
-        recorder = Recorder(Path(folder) / "replay.safetensors", lambda model: model(probe()[:1]), (words, None))
+        words = [[str(token) for token in probe_tokens()[0].tolist()]]
+        recorder = Recorder(Path(folder) / "replay.safetensors", lambda model: model(probe_tokens()[:1]), (words, None))
 
-        def told(model: nn.Module, update: int, loss: float) -> None:
+        def record(model: nn.Module, update: int, loss: float) -> None:
             recorder.add_loss(update, loss)
-            if update == 1 or update % RECORDED == 0:
+            if update == 1 or update % RECORD_EVERY == 0:
                 recorder.record(model, update)
 
-        two = trained(2, seed, updates, told)
+        two = train(2, seed, updates, record)
         recorder.save()
-        course = cliff(recorder.path)
-    one = trained(1, seed, updates, lambda model, update, loss: None)
-    table = measured(two)
-    parts = [part(table, "layers.0", "previous"), part(table, "layers.1", "induction")]
+        course = read_learning_curve(recorder.path)
+    one = train(1, seed, updates, lambda model, update, loss: None)
+    table = measure_heads(two)
+    parts = [find_part(table, "layers.0", "previous"), find_part(table, "layers.1", "induction")]
     return {
-        "machine": machine(),
+        "machine": machine_info(),
         "seed": seed,
         "updates": updates,
         "two layers": accuracy(two),
         "one layer": accuracy(one),
         "heads": table.to_dicts(),
-        "one layer's heads": measured(one).to_dicts(),
+        "one layer's heads": measure_heads(one).to_dicts(),
         "knocked out": [
             {
                 "layer": found.layer,
                 "measure": found.measure,
                 "heads": found.heads,
-                "without them": without(two, found.layer, found.heads),
-                "without the others": without(two, found.layer, found.others) if found.others else None,
-                "without its arrows": without_arrows(two, found.layer, back),
-                "without those beside": without_arrows(two, found.layer, back + 2),
+                "without them": accuracy_without(two, found.layer, found.heads),
+                "without the others": accuracy_without(two, found.layer, found.others) if found.others else None,
+                "without its arrows": accuracy_without_edges(two, found.layer, back),
+                "without those beside": accuracy_without_edges(two, found.layer, back + 2),
             }
             for found, back in zip(parts, (1, HALF - 1), strict=True)
         ],
@@ -204,12 +204,12 @@ def report(seed: int = 0, updates: int = UPDATES) -> dict[str, Any]:
 def run(options: Namespace) -> int:
     updates = 100 if options.quick else UPDATES
     note(f"two layers and one layer, {updates} updates each …")
-    found = report(updates=updates)
-    answer(options, found, table(found))
+    found = measure(updates=updates)
+    print_answer(options, found, render_table(found))
     return 0
 
 
-def table(found: dict[str, Any]) -> str:
+def render_table(found: dict[str, Any]) -> str:
     lines = [
         f"\nAre the heads found that are known to be there?  ({found['updates']} updates)",
         f"accuracy in the second half: two layers {found['two layers']:.3f}, one layer {found['one layer']:.3f}",

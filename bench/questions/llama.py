@@ -1,11 +1,10 @@
-"""How fast does a Llama-shaped decoder write, beside Hugging Face's generate and llama.cpp, with the same parameters?
+"""How fast does a Llama-shaped decoder generate, beside Hugging Face's generate and llama.cpp?
 
 RMS norms, SwiGLU, rotary positions, grouped heads: 12 layers of d_model 576, 9 heads that share 3 keys and values, a
 hidden layer of 1,536, a vocabulary of 8,192 (SmolLM2-135M has 30 such layers and a larger vocabulary). One prompt of 16
-tokens, 64 new ones, greedily. Transom's parameters go to Hugging Face's Llama, and as a GGUF file in float32 to
-llama.cpp; each works in a process that ends with its turn, and times count only if the tokens of all are the same.
-llama.cpp keeps its cache in half precision unless told otherwise; here it is float32 too, so that everybody computes
-the same.
+tokens, 64 new ones, greedily. All have the same parameters: Transom's are copied to Hugging Face's Llama, and to
+llama.cpp as a GGUF file in float32. Each works in a process that ends with its turn, and times count only if all
+generate the same tokens. llama.cpp's cache is in half precision by default; here it is float32, as the others' is.
 
     python -m bench llama [--json] [--quick] [--threads N]
 """
@@ -20,10 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.measuring.instruments import answer, machine, note
-from bench.measuring.timing import Work, interleaved, unsteady
+from bench.measuring.instruments import machine_info, note, print_answer
+from bench.measuring.timing import Work, measure_interleaved, unsteady_contenders
 from bench.peers.contender_process import ContenderProcess
-from bench.peers.environment import Absent, contender, own_contender, present, version
+from bench.peers.environment import PeerUnavailable, module_contender, peer_version, question_contender, require_peer
 from transom.models import Decoder, DecoderConfig
 
 SIZES = {"layers": 12, "d_model": 576, "heads": 9, "kv_heads": 3, "d_hidden": 1536, "vocabulary": 8192}
@@ -31,8 +30,8 @@ QUICK = {"layers": 4, "d_model": 192, "heads": 6, "kv_heads": 2, "d_hidden": 512
 LONGEST, PROMPT = 128, 16
 
 
-def writer(sizes: dict[str, Any]) -> Decoder:
-    """With larger random parameters than training starts from: others write the same token for ever."""
+def build_decoder(sizes: dict[str, Any]) -> Decoder:
+    """A decoder with larger random parameters than at initialisation, which would repeat one token for ever."""
     torch.manual_seed(0)
     parts: dict[str, Any] = {"positions": "rotary", "norm": "rms", "arrangement": "pre_norm", "feed_forward": "swiglu"}
     config = DecoderConfig(**sizes, **parts, bias=False, scaled=False, dropout=0.0, longest=LONGEST, padding=None)
@@ -47,14 +46,14 @@ def blocks(model: Decoder) -> Iterator[tuple[int, Any]]:
     yield from enumerate(model.stack.blocks)
 
 
-def outer(model: Decoder) -> tuple[Tensor, Tensor]:
-    """The embedding, and the norm behind the last block."""
+def embedding_and_norm(model: Decoder) -> tuple[Tensor, Tensor]:
+    """The embedding, and the norm after the last block."""
     norm: Any = model.stack.closing
     return model.embedding.vectors, norm.weight
 
 
-def hugging_face(model: Decoder, sizes: dict[str, int]) -> Any:
-    """Hugging Face's Llama with our parameters; it turns halves of a head where we turn neighbours."""
+def build_hugging_face(model: Decoder, sizes: dict[str, int]) -> Any:
+    """Hugging Face's Llama with our parameters; its rotary positions pair the halves of a head, ours neighbours."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -64,18 +63,18 @@ def hugging_face(model: Decoder, sizes: dict[str, int]) -> Any:
         tie_word_embeddings=True, bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
     twin = LlamaForCausalLM(config).eval()
-    words, norm = outer(model)
+    words, norm = embedding_and_norm(model)
     state = {"model.embed_tokens.weight": words, "lm_head.weight": words, "model.norm.weight": norm}
     for number, block in blocks(model):
-        names = named(block)
+        names = block_parameters(block)
         for letter, heads in (("q_proj", sizes["heads"]), ("k_proj", sizes["kv_heads"])):
-            names[f"self_attn.{letter}"] = halves(names[f"self_attn.{letter}"], heads)
+            names[f"self_attn.{letter}"] = pairs_to_halves(names[f"self_attn.{letter}"], heads)
         state |= {f"model.layers.{number}.{name}.weight": tensor for name, tensor in names.items()}
     twin.load_state_dict(state)
     return twin
 
 
-def named(block: Any) -> dict[str, Tensor]:
+def block_parameters(block: Any) -> dict[str, Tensor]:
     """The parameters of a block under Hugging Face's names."""
     attention, feed_forward = block.attention, block.feed_forward
     return {
@@ -91,13 +90,13 @@ def named(block: Any) -> dict[str, Tensor]:
     }
 
 
-def halves(W: Tensor, heads: int) -> Tensor:
-    """Rows in pairs (0, 1), (2, 3) … of each head, put where halves are paired: all first ones, then all second."""
+def pairs_to_halves(W: Tensor, heads: int) -> Tensor:
+    """Reorder the rows of each head from neighbouring pairs (0, 1), (2, 3) … to all first ones, then all second."""
     return W.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
 
 
-def for_llama_cpp(model: Decoder, folder: Path) -> Path:
-    """Our parameters by llama.cpp's names, for the script that writes the GGUF file: it turns neighbours as we do."""
+def save_for_llama_cpp(model: Decoder, folder: Path) -> Path:
+    """Save our parameters under llama.cpp's names, for the GGUF file; it pairs neighbours as we do."""
     from safetensors.torch import save_file
 
     names = {
@@ -105,78 +104,90 @@ def for_llama_cpp(model: Decoder, folder: Path) -> Path:
         "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm",
         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     }  # fmt: skip
-    words, norm = outer(model)
+    words, norm = embedding_and_norm(model)
     found = {"token_embd.weight": words, "output_norm.weight": norm}
     for number, block in blocks(model):
-        found |= {f"blk.{number}.{names[name]}.weight": tensor for name, tensor in named(block).items()}
+        found |= {f"blk.{number}.{names[name]}.weight": tensor for name, tensor in block_parameters(block).items()}
     save_file({name: tensor.detach().contiguous() for name, tensor in found.items()}, folder / "parameters.safetensors")
     return folder / "parameters.safetensors"
 
 
-def prompt(sizes: dict[str, int]) -> Tensor:
+def random_prompt(sizes: dict[str, int]) -> Tensor:
     return torch.randint(sizes["vocabulary"], (1, PROMPT), generator=torch.Generator().manual_seed(1))
 
 
 def prepare(name: str, sizes: dict[str, int], new: int) -> Work:
-    """A contender of this interpreter, for a process of its own: it gives the new tokens."""
-    model, given = writer(sizes), prompt(sizes)
+    """A contender of this interpreter, for a process of its own: it returns the new tokens."""
+    model, given = build_decoder(sizes), random_prompt(sizes)
     if name == "Transom":
-        write = partial(model.generate, given, max_new_tokens=new, eos_token_id=None)
+        generate = partial(model.generate, given, max_new_tokens=new, eos_token_id=None)
     else:
         settings = {"do_sample": False, "max_new_tokens": new, "eos_token_id": None}
-        twin = hugging_face(model, sizes)
-        write = partial(twin.generate, input_ids=given, attention_mask=torch.ones_like(given), **settings)
+        twin = build_hugging_face(model, sizes)
+        generate = partial(twin.generate, input_ids=given, attention_mask=torch.ones_like(given), **settings)
 
     @torch.no_grad()
     def work() -> list[int]:
-        found = write()
+        found = generate()
         assert isinstance(found, Tensor)
         return found[0, PROMPT:].tolist()
 
     return work
 
 
-def contenders(
+def build_contenders(
     sizes: dict[str, int], new: int, options: Namespace, folder: Path
 ) -> tuple[dict[str, ContenderProcess], dict[str, str]]:
-    """Each as a process; and why some are not here."""
-    found = {name: own_contender(__name__, [name, sizes, new], options.threads) for name in ("Transom", "Hugging Face")}
+    """Each contender as a process; and why some are left out."""
+    found = {
+        name: question_contender(__name__, [name, sizes, new], options.threads) for name in ("Transom", "Hugging Face")
+    }
     try:
         if options.quick:
-            raise Absent("left out of a quick run")
-        present("llama.cpp")
-    except Absent as reason:
+            raise PeerUnavailable("left out of a quick run")
+        require_peer("llama.cpp")
+    except PeerUnavailable as reason:
         note(f"llama.cpp is left out: {reason}")
         return found, {"llama.cpp": str(reason)}
-    told = {**sizes, "new": new, "threads": options.threads, "longest": LONGEST, "prompt": prompt(sizes)[0].tolist()}
-    return found | {"llama.cpp": contender("llama_cpp_generation", str(for_llama_cpp(writer(sizes), folder)), told)}, {}
+    settings = {
+        **sizes,
+        "new": new,
+        "threads": options.threads,
+        "longest": LONGEST,
+        "prompt": random_prompt(sizes)[0].tolist(),
+    }
+    return found | {
+        "llama.cpp": module_contender(
+            "llama_cpp_generation", str(save_for_llama_cpp(build_decoder(sizes), folder)), settings
+        )
+    }, {}
 
 
 def run(options: Namespace) -> int:
     """Measure and print."""
     sizes, new = (QUICK, 16) if options.quick else (SIZES, 64)
     with tempfile.TemporaryDirectory() as folder:
-        who, missing = contenders(sizes, new, options, Path(folder))
-        note(f"{len(who)} processes in turn, twice, {new} tokens each …")
-        times = interleaved(who, 8 if options.quick else 16, 10 if options.quick else 90, missing)
-    written = {name: who[name].found for name in times}
-    if any(tokens != written["Transom"] for tokens in written.values()):
-        raise RuntimeError(f"not all wrote the same tokens, so no time counts: {written}")
+        contenders, missing = build_contenders(sizes, new, options, Path(folder))
+        note(f"{len(contenders)} processes in turn, twice, {new} tokens each …")
+        times = measure_interleaved(contenders, 8 if options.quick else 16, 10 if options.quick else 90, missing)
+    generated = {name: contenders[name].result for name in times}
+    if any(tokens != generated["Transom"] for tokens in generated.values()):
+        raise RuntimeError(f"not all wrote the same tokens, so no time counts: {generated}")
     result = {
-        "machine": machine(),
+        "machine": machine_info(),
         "sizes": sizes,
         "new_tokens": new,
         "milliseconds_a_step": {name: 1e3 * time["best"] / new for name, time in times.items()},
         "median_milliseconds_a_step": {name: 1e3 * time["median"] / new for name, time in times.items()},
-        "versions": {name: version(name) for name in times if name != "Transom"},
-        "unsteady": unsteady(times),
+        "versions": {name: peer_version(name) for name in times if name != "Transom"},
+        "unsteady": unsteady_contenders(times),
         "not run": missing,
     }
-    answer(options, result, table(result))
+    print_answer(options, result, render_table(result))
     return 0
 
 
-def table(result: dict[str, Any]) -> str:
+def render_table(result: dict[str, Any]) -> str:
     lines = [f"{'':<14}{'ms a step':>10}{'median':>9}{'÷ Transom':>11}{'tokens/s':>10}"]
     own = result["milliseconds_a_step"]["Transom"]
     for name, time in result["milliseconds_a_step"].items():

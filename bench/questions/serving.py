@@ -1,9 +1,9 @@
 """How quick is the page: a sentence, the map of a long head at every zoom, and many visitors at once?
 
-A trace of one causal head is opened by `transom serve` in a process of its own, on loopback. After the first overview a
-tile of each level is asked for, each one never asked for before. Then clients ask for tiles at random for some time:
-how many were answered, how long the slowest hundredth waited, and whether the server's memory grew once its cache was
-full. Exit code 1 where something was answered but 200 and 429, where memory grew, or where the end took too long.
+`transom serve` opens a trace of one causal head in a process of its own, on loopback. After the first overview, fresh
+tiles of each level are requested. Then many clients request random tiles for some time: how many were answered, how
+long the slowest hundredth waited, and whether the server's memory grew once its cache was full. Exit code 1 if a status
+is not 200 or 429, if memory grew, or if the page or the shutdown was too slow.
 
     python -m bench serving [--json] [--quick] [--threads N]
 """
@@ -25,13 +25,11 @@ from urllib.parse import parse_qs, urlsplit
 import torch
 
 import transom
-from bench.measuring.instruments import answer, machine, note
+from bench.measuring.instruments import machine_info, note, print_answer
 
 SENTENCE = (
     "When the little girl came home from school her mother was sitting in the garden and reading an old book aloud."
 )
-
-
 BARS = {"sentence ms": 500, "tile ms": 100, "end s": 3, "memory grows": 1.1}
 
 
@@ -46,7 +44,7 @@ class Server:
         assert parts.port is not None
         self.port, self.token = parts.port, parse_qs(parts.query)["token"][0]
 
-    def ask(self, path: str, body: dict[str, Any] | None = None) -> bytes:
+    def request(self, path: str, body: dict[str, Any] | None = None) -> bytes:
         link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         heads = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         link.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), heads)
@@ -56,25 +54,25 @@ class Server:
         link.close()
         return content
 
-    def timed(self, path: str, body: dict[str, Any] | None = None) -> float:
+    def time_request(self, path: str, body: dict[str, Any] | None = None) -> float:
         began = time.perf_counter()
-        self.ask(path, body)
+        self.request(path, body)
         return time.perf_counter() - began
 
-    def resident(self) -> float:
-        """Memory of the process now, in MiB."""
+    def read_memory(self) -> float:
+        """Resident memory of the process, in MiB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
 
     def close(self) -> float:
-        """End it; gives how many seconds that took."""
+        """End the server; returns the seconds that took."""
         began = time.perf_counter()
         self.process.terminate()
         self.process.wait(30)
         return time.perf_counter() - began
 
 
-def long_trace(folder: Path, tokens: int) -> Path:
+def save_long_trace(folder: Path, tokens: int) -> Path:
     torch.manual_seed(0)
     trace = transom.Trace()
     Q, K, V = (torch.randn(1, 1, tokens, 64) for _ in range(3))
@@ -83,45 +81,45 @@ def long_trace(folder: Path, tokens: int) -> Path:
     return folder / "long.safetensors"
 
 
-def zooms(server: Server, tokens: int) -> dict[str, float]:
-    """Milliseconds of the worst of three fresh tiles at each level."""
+def measure_levels(server: Server, tokens: int) -> dict[str, float]:
+    """Milliseconds of the slowest of three fresh tiles at each level."""
     top = max(0, (tokens - 1).bit_length() - 8)
     found = {}
     for level in range(top + 1):
         last = (tokens - 1) // (256 * 2**level)
         rows = range(last, max(-1, last - 3), -1)
-        times = [server.timed(f"/api/runs/1/0/tile?level={level}&row={row}&column={row // 2}") for row in rows]
+        times = [server.time_request(f"/api/runs/1/0/tile?level={level}&row={row}&column={row // 2}") for row in rows]
         found[f"level {level}"] = round(max(times) * 1e3, 1)
     return found
 
 
-async def visits(server: Server, tokens: int, clients: int, seconds: float) -> dict[str, Any]:
-    """Many clients that ask for tiles at random, each one after another."""
+async def simulate_clients(server: Server, tokens: int, clients: int, seconds: float) -> dict[str, Any]:
+    """Clients that request random tiles, each one tile after another."""
     statuses: Counter[int] = Counter()
     waits: list[float] = []
     memory: list[int] = []
     until = time.monotonic() + seconds
 
-    async def watching() -> None:
-        """The server's memory after each tenth of the time."""
+    async def sample_memory() -> None:
+        """Read the server's memory after each tenth of the time."""
         for _ in range(10):
             await asyncio.sleep(seconds / 10)
-            memory.append(round(server.resident()))
+            memory.append(round(server.read_memory()))
 
     async def client(seed: int) -> None:
-        chance = random.Random(seed)
+        draws = random.Random(seed)
         while time.monotonic() < until:
-            row = chance.randrange(max(1, tokens // 256))
-            path = f"/api/runs/1/0/tile?level=0&row={row}&column={chance.randrange(row + 1)}"
+            row = draws.randrange(max(1, tokens // 256))
+            path = f"/api/runs/1/0/tile?level=0&row={row}&column={draws.randrange(row + 1)}"
             began = time.monotonic()
-            status = await one(server, path)
+            status = await request_status(server, path)
             statuses[status] += 1
             if status == 200:
                 waits.append(time.monotonic() - began)
             else:
                 await asyncio.sleep(0.2)
 
-    await asyncio.gather(watching(), *(client(seed) for seed in range(clients)))
+    await asyncio.gather(sample_memory(), *(client(seed) for seed in range(clients)))
     waits.sort()
     return {
         "statuses": {str(status): count for status, count in statuses.items()},
@@ -131,8 +129,8 @@ async def visits(server: Server, tokens: int, clients: int, seconds: float) -> d
     }
 
 
-async def one(server: Server, path: str) -> int:
-    """One request on a connection of its own; gives the status."""
+async def request_status(server: Server, path: str) -> int:
+    """Send one request on a connection of its own; returns the status."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {server.token}\r\n"
     writer.write(f"{head}Connection: close\r\n\r\n".encode())
@@ -143,41 +141,41 @@ async def one(server: Server, path: str) -> int:
 
 def run(options: Namespace) -> int:
     tokens, clients, seconds = (4096, 20, 3.0) if options.quick else (32_768, 200, 60.0)
-    result: dict[str, Any] = {"machine": machine(), "tokens": tokens}
+    result: dict[str, Any] = {"machine": machine_info(), "tokens": tokens}
     note("a sentence of 20 words, the embedded translator")
     server = Server()
-    server.ask("/api/runs", {"text": "Once, to load everything."})
-    times = [server.timed("/api/runs", {"text": SENTENCE}) for _ in range(5)]
+    server.request("/api/runs", {"text": "Once, to load everything."})
+    times = [server.time_request("/api/runs", {"text": SENTENCE}) for _ in range(5)]
     result["sentence ms"] = [round(min(times) * 1e3, 1), round(max(times) * 1e3, 1)]
     server.close()
     with tempfile.TemporaryDirectory() as folder:
         note(f"a head of {tokens} tokens")
-        server = Server(str(long_trace(Path(folder), tokens)))
-        result["first overview s"] = round(server.timed("/api/runs/1/0/overview"), 2)
-        result["tile ms"] = zooms(server, tokens)
+        server = Server(str(save_long_trace(Path(folder), tokens)))
+        result["first overview s"] = round(server.time_request("/api/runs/1/0/overview"), 2)
+        result["tile ms"] = measure_levels(server, tokens)
         note(f"{clients} clients for {seconds:.0f} s")
-        result["load"] = asyncio.run(visits(server, tokens, clients, seconds))
+        result["load"] = asyncio.run(simulate_clients(server, tokens, clients, seconds))
         result["end s"] = round(server.close(), 2)
-    result["longer"] = longer(4 * tokens)
-    wrong = complaints(result)
+    result["longer"] = measure_longer(4 * tokens)
+    wrong = missed_bars(result)
     lines = [f"{name:<18} {json.dumps(value)}" for name, value in result.items()]
-    answer(options, result | {"wrong": wrong}, "\n".join([*lines, *(wrong or ["every bar is held"])]))
+    print_answer(options, result | {"wrong": wrong}, "\n".join([*lines, *(wrong or ["every bar is held"])]))
     return 1 if wrong else 0
 
 
-def longer(tokens: int) -> dict[str, Any]:
+def measure_longer(tokens: int) -> dict[str, Any]:
     """A head four times as long: its first overview, and a fresh tile of each level."""
     with tempfile.TemporaryDirectory() as folder:
         note(f"a head of {tokens} tokens")
-        server = Server(str(long_trace(Path(folder), tokens)))
-        first = round(server.timed("/api/runs/1/0/overview"), 2)
-        found = {"tokens": tokens, "first overview s": first, "tile ms": zooms(server, tokens)}
+        server = Server(str(save_long_trace(Path(folder), tokens)))
+        first = round(server.time_request("/api/runs/1/0/overview"), 2)
+        found = {"tokens": tokens, "first overview s": first, "tile ms": measure_levels(server, tokens)}
         server.close()
     return found
 
 
-def complaints(result: dict[str, Any]) -> list[str]:
-    """What is not as it should be."""
+def missed_bars(result: dict[str, Any]) -> list[str]:
+    """A line for each bar that was missed."""
     load, memory = result["load"], result["load"]["memory MiB"]
     slowest = {
         "sentence ms": max(result["sentence ms"]),
@@ -187,7 +185,7 @@ def complaints(result: dict[str, Any]) -> list[str]:
     found = [f"{name}: {value}, but the bar is {BARS[name]}" for name, value in slowest.items() if value > BARS[name]]
     others = {status: count for status, count in load["statuses"].items() if status not in ("200", "429")}
     found += [f"answers other than 200 and 429: {others}"] if others else []
-    # The first half fills the cache of answers; after it, nothing is to grow.
+    # The first half fills the cache of answers; after it, memory must not grow.
     half = memory[len(memory) // 2 - 1]
     found += [f"memory grew: {memory}"] if memory[-1] > BARS["memory grows"] * half else []
     return found

@@ -1,8 +1,8 @@
-"""How long until it is ready, and how much does it bring along?
+"""How long until the library is ready, and how much does it install?
 
-Processes from start to end, in turn: the command, a sentence seen through the translator inside, and each library
-imported up to the thing one needs of it. torch is most of it for everybody, so its own time stands beside them. Then
-the packages that pip adds beyond torch, and their bytes.
+Times whole processes, in turn: the command, `transom see` on a sentence, and the import of each library up to what a
+user needs of it. For all of them torch is most of it, so the import of torch is timed too. Then the packages that pip
+adds beyond torch, and their bytes.
 
     python -m bench startup [--json] [--quick]
 """
@@ -14,9 +14,17 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from bench.measuring.instruments import MiB, answer, machine, note
-from bench.measuring.timing import Work, interleaved, unsteady
-from bench.peers.environment import PACKAGES, ROOT, Absent, asked, command, present, python
+from bench.measuring.instruments import MiB, machine_info, note, print_answer
+from bench.measuring.timing import Work, measure_interleaved, unsteady_contenders
+from bench.peers.environment import (
+    PACKAGES,
+    ROOT,
+    PeerUnavailable,
+    module_command,
+    peer_python,
+    require_peer,
+    run_module,
+)
 
 BIN = Path(sys.executable).parent
 SECONDS = 120
@@ -39,57 +47,59 @@ THEIRS = {
 }
 
 
-def process(command: list[str]) -> Work:
+def prepare_process(command: list[str]) -> Work:
     def work() -> None:
         subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
 
     return work
 
 
-def contenders(quick: bool) -> dict[str, list[str]]:
+def contender_commands(quick: bool) -> dict[str, list[str]]:
     if quick:
         return {name: OURS[name] for name in IN_QUICK}
     found = dict(OURS)
     for peer, line in THEIRS.items():
         try:
-            present(peer)
-        except Absent as missing:
+            require_peer(peer)
+        except PeerUnavailable as missing:
             note(f"{peer} is left out: {missing}")
         else:
-            found[peer] = [python(), "-c", line]
+            found[peer] = [peer_python(), "-c", line]
     return found
 
 
-def sizes(peers: list[str]) -> dict[str, dict[str, Any]]:
-    """What each brings, asked of the interpreter that has it."""
-    note("what each brings along …")
+def measure_packages(peers: list[str]) -> dict[str, dict[str, Any]]:
+    """What each library installs, measured in the interpreter that has it."""
+    note("packages of each …")
     here = subprocess.run(
-        command("package_size", ["transom", "transformers"], interpreter=sys.executable),
+        module_command("package_size", ["transom", "transformers"], interpreter=sys.executable),
         capture_output=True, text=True, check=True, cwd=ROOT,
     )  # fmt: skip
     found = json.loads(here.stdout)
-    found |= asked("package_size", [PACKAGES[peer] for peer in peers], seconds=60) if peers else {}
+    found |= run_module("package_size", [PACKAGES[peer] for peer in peers], seconds=60) if peers else {}
     return found
 
 
 def run(options: Namespace) -> int:
     """Measure and print."""
-    commands = contenders(options.quick)
+    commands = contender_commands(options.quick)
     note(f"{len(commands)} processes, in turn …")
-    times = interleaved({name: process(one) for name, one in commands.items()}, 2 if options.quick else 7, SECONDS)
+    times = measure_interleaved(
+        {name: prepare_process(one) for name, one in commands.items()}, 2 if options.quick else 7, SECONDS
+    )
     result = {
-        "machine": machine(),
+        "machine": machine_info(),
         "seconds": {name: time["best"] for name, time in times.items()},
         "median_seconds": {name: time["median"] for name, time in times.items()},
         "not run": dict.fromkeys(THEIRS, "left out of a quick run") if options.quick else {},
-        "unsteady": unsteady(times),
-        "brought": sizes([peer for peer in THEIRS if peer in commands]),
+        "unsteady": unsteady_contenders(times),
+        "brought": measure_packages([peer for peer in THEIRS if peer in commands]),
     }
-    answer(options, result, table(result))
+    print_answer(options, result, render_table(result))
     return 0
 
 
-def table(result: dict[str, Any]) -> str:
+def render_table(result: dict[str, Any]) -> str:
     lines = [f"{'':<28}{'seconds':>9}{'median':>9}"]
     for name, seconds in result["seconds"].items():
         lines.append(f"{name:<28}{seconds:>9.2f}{result['median_seconds'][name]:>9.2f}")

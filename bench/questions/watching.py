@@ -1,15 +1,15 @@
-"""What does it cost to watch a model, beside the ways there are to have its weights?
+"""What does it cost to watch a model, beside the other ways to get its weights?
 
-A random GPT-2 of the small size, without its head. First in one process, in turn: its forward pass watched ÷ unwatched,
-and every statistic of every head ÷ the attention's own forward; and what watching keeps beside what it says it keeps.
-Then, each in a process of its own that ends with its turn, at growing lengths: time and peak memory of a forward pass
-that leaves its attention behind, by Transom, by Hugging Face's eager attention, by TransformerLens and by nnsight. What
-would not fit into memory is not run; its weights alone are counted instead.
+A random GPT-2 of the small size, without its output layer. First, in turn in one process: a watched forward pass ÷ an
+unwatched one, every statistic of every head ÷ the forward of the attention, and the memory that watching takes. Then at
+growing lengths, each in a process that ends with its turn: time and peak memory of a forward pass that also gives its
+attention, by Transom, Hugging Face's eager attention, TransformerLens and nnsight. What would not fit into memory is
+not run; the size of its weights is printed instead.
 
     python -m bench watching [--json] [--quick] [--threads N]
 
-TransformerLens and nnsight want packages of their own: `make bench-peers` installs them (see bench/peers). Lengths
-for which the time is too short are left out, and said to be; `--seconds 900` has time for all.
+TransformerLens and nnsight need packages of their own: `make bench-peers` installs them (see bench/peers). Lengths for
+which there is no time are left out, and the table says so; `--seconds 900` is enough for all.
 """
 
 import sys
@@ -19,31 +19,42 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from bench.measuring.instruments import SHARE, MiB, answer, free, machine, note, peak_memory, spelled
-from bench.measuring.timing import RUNS, interleaved, left, unsteady
+from bench.measuring.instruments import (
+    SHARE,
+    MiB,
+    format_facts,
+    free_memory,
+    machine_info,
+    measure_peak_memory,
+    note,
+    print_answer,
+)
+from bench.measuring.timing import RUNS, measure_interleaved, seconds_left, unsteady_contenders
 from bench.peers.contender_process import ContenderProcess
-from bench.peers.environment import Absent, contender, present, python
-from bench.peers.watching_contender import CONTENDERS, gpt2, text, unwatched, watched
+from bench.peers.environment import PeerUnavailable, module_contender, peer_python, require_peer
+from bench.peers.watching_contender import CONTENDERS, build_gpt2, prepare_unwatched, prepare_watched, random_tokens
 
 SIZES = {"tokens": 2048, "layers": 12, "d_model": 768, "heads": 12}
 LENGTHS = [2048, 512, 4096, 8192]  # in this order, as the time allows
 QUICK = {"tokens": 512, "layers": 4, "d_model": 192, "heads": 6}
 TIME_BAR, STATISTICS_BAR = 1.05, 0.6
 HOLD_WEIGHTS = ("Hugging Face eager", "TransformerLens", "nnsight")
-ELSEWHERE = ("TransformerLens", "nnsight")  # contenders that may need another python
-A_PROCESS = 15  # seconds that one at 2,048 tokens may be expected to take, in one run
+IN_PEER_PYTHON = ("TransformerLens", "nnsight")  # contenders that may need another python
+SECONDS_PER_PROCESS = 15  # expected for one run at 2,048 tokens
 IN_QUICK = ("Transom", "Hugging Face eager")
 
 
-def in_turn(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
+def measure_in_turn(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
     """Watched ÷ unwatched, and statistics ÷ attention, in one process."""
     import transom
 
     note(f"{sizes['tokens']} tokens, watched and unwatched in turn …")
-    repeats, seconds = (8, 2) if quick else (15, max(20.0, min(120.0, left() / 6)))
+    repeats, seconds = (8, 2) if quick else (15, max(20.0, min(120.0, seconds_left() / 6)))
     with torch.no_grad():
-        times = interleaved({"unwatched": unwatched(sizes), "watched": watched(sizes)}, repeats, seconds)
-        model, tokens = gpt2(sizes, "sdpa"), text(sizes)
+        times = measure_interleaved(
+            {"unwatched": prepare_unwatched(sizes), "watched": prepare_watched(sizes)}, repeats, seconds
+        )
+        model, tokens = build_gpt2(sizes, "sdpa"), random_tokens(sizes)
         with transom.watch(model) as trace:
             model(tokens)
         sights = list(trace)
@@ -54,78 +65,79 @@ def in_turn(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
 
         def statistics() -> None:
             for sight in sights:
-                vars(sight).pop("statistics", None)  # it is kept once it is known
+                vars(sight).pop("statistics", None)  # it is cached once computed
                 _ = sight.statistics
 
-        looks = interleaved({"attention": attention, "statistics": statistics}, repeats, seconds)
+        analysis = measure_interleaved({"attention": attention, "statistics": statistics}, repeats, seconds)
     kept = sum(x.nbytes for sight in sights for x in (sight.Q, sight.K, sight.V, sight.output, sight.lse))
-    ways = () if quick else (("unwatched", unwatched), ("watched", watched))
-    peaks = {name: peak_memory(make, sizes) for name, make in ways}
+    ways = () if quick else (("unwatched", prepare_unwatched), ("watched", prepare_watched))
+    peaks = {name: measure_peak_memory(make, sizes) for name, make in ways}
     return {
         "sizes": sizes,
-        "seconds": {name: time["best"] for name, time in (times | looks).items()},
+        "seconds": {name: time["best"] for name, time in (times | analysis).items()},
         "watched ÷ unwatched": times["watched"]["best"] / times["unwatched"]["best"],
         "of the medians": times["watched"]["median"] / times["unwatched"]["median"],
-        "statistics ÷ attention": looks["statistics"]["best"] / looks["attention"]["best"],
+        "statistics ÷ attention": analysis["statistics"]["best"] / analysis["attention"]["best"],
         "kept_MiB": kept / MiB,
         "more_MiB": (peaks["watched"] - peaks["unwatched"]) / MiB if peaks else None,
-        "unsteady": unsteady(times | looks),
+        "unsteady": unsteady_contenders(times | analysis),
     }
 
 
-def refuse(name: str, sizes: dict[str, Any], seconds: float, quick: bool) -> str:
-    """Why a contender is not run; nothing if it is."""
+def reason_to_skip(name: str, sizes: dict[str, Any], seconds: float, quick: bool) -> str:
+    """Why a contender is not run; empty if it is."""
     weights = sizes["layers"] * sizes["heads"] * sizes["tokens"] ** 2 * 4
-    if name in HOLD_WEIGHTS and weights > SHARE * free():
-        return f"its weights alone take {weights / 2**30:.1f} GiB, and {free() / 2**30:.1f} GiB are free"
+    if name in HOLD_WEIGHTS and weights > SHARE * free_memory():
+        return f"its weights alone take {weights / 2**30:.1f} GiB, and {free_memory() / 2**30:.1f} GiB are free"
     if quick and name not in IN_QUICK:
         return "left out of a quick run"
-    if seconds < RUNS * A_PROCESS * sizes["tokens"] / SIZES["tokens"]:
+    if seconds < RUNS * SECONDS_PER_PROCESS * sizes["tokens"] / SIZES["tokens"]:
         return "the time of this question was up; more of it: --seconds"
     return ""
 
 
-def compared(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
-    """Time and peak memory of each contender at one length, or why there is none."""
-    who: dict[str, ContenderProcess] = {}
+def measure_length(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
+    """Time and peak memory of each contender at one length, or why it was not run."""
+    contenders: dict[str, ContenderProcess] = {}
     found: dict[str, dict[str, Any]] = {}
     missing: dict[str, str] = {}
-    seconds = left()
+    seconds = seconds_left()
     for name in CONTENDERS:
         try:
-            if reason := refuse(name, sizes, seconds, quick):
-                raise Absent(reason)
-            interpreter = python() if name in ELSEWHERE and present(name) else sys.executable
-        except Absent as reason:
+            if reason := reason_to_skip(name, sizes, seconds, quick):
+                raise PeerUnavailable(reason)
+            interpreter = peer_python() if name in IN_PEER_PYTHON and require_peer(name) else sys.executable
+        except PeerUnavailable as reason:
             missing[name] = str(reason)
         else:
-            who[name] = contender("watching_contender", name, sizes, interpreter=interpreter)
-            seconds -= RUNS * A_PROCESS * sizes["tokens"] / SIZES["tokens"]
-    note(f"{sizes['tokens']} tokens, {', '.join(who)} …")
-    times = interleaved(who, 4 if quick else 6, 16 * len(who), missing)
+            contenders[name] = module_contender("watching_contender", name, sizes, interpreter=interpreter)
+            seconds -= RUNS * SECONDS_PER_PROCESS * sizes["tokens"] / SIZES["tokens"]
+    note(f"{sizes['tokens']} tokens, {', '.join(contenders)} …")
+    times = measure_interleaved(contenders, 4 if quick else 6, 16 * len(contenders), missing)
     for name in CONTENDERS:
         if name in times:
             one = times[name]
             found[name] = {"seconds": one["runs"], "peak": one["peak"], "peaks": one["peaks"]}
         else:
             found[name] = {"not run": missing[name]}
-    more = {"unsteady": unsteady(times), "unsteady_peaks": unsteady(times, "peaks")}
+    more = {"unsteady": unsteady_contenders(times), "unsteady_peaks": unsteady_contenders(times, "peaks")}
     return {"tokens": sizes["tokens"], "contenders": found, **more}
 
 
-def grew(first: dict[str, Any]) -> str:
+def format_growth(first: dict[str, Any]) -> str:
     more = first["more_MiB"]
     return "the peak was left out of a quick run" if more is None else f"the peak grew by {more:.0f} MiB"
 
 
-def table(first: dict[str, Any], results: list[dict[str, Any]]) -> str:
+def render_table(first: dict[str, Any], results: list[dict[str, Any]]) -> str:
     """The ratios of the first part, then seconds and MiB of each contender at each length."""
+    growth = format_growth(first)
     lines = [
         f"{first['sizes']['tokens']} tokens, {first['sizes']['layers']} layers, d_model {first['sizes']['d_model']}",
         f"  watched ÷ unwatched     {first['watched ÷ unwatched']:.3f}  (of the medians {first['of the medians']:.3f};"
         f" the bar is {TIME_BAR})",
         f"  statistics ÷ attention  {first['statistics ÷ attention']:.2f}  (the bar is {STATISTICS_BAR})",
-        f"  kept                    {first['kept_MiB']:.0f} MiB of Q, K, V, output and log-sum-exp; {grew(first)}",
+        f"  kept                    {first['kept_MiB']:.0f} MiB of Q, K, V, output and log-sum-exp; {growth}",
         "",
         f"{'tokens':>7}  {'contender':<26}{'seconds':>9}{'÷ Transom':>11}{'peak MiB':>10}{'÷ Transom':>11}",
     ]
@@ -144,12 +156,14 @@ def table(first: dict[str, Any], results: list[dict[str, Any]]) -> str:
 
 
 def run(options: Namespace) -> int:
-    """Measure, print, and say by the exit code whether watching stayed under its bar."""
+    """Measure and print; the exit code is 1 if watching exceeds its bar."""
     sizes = QUICK if options.quick else SIZES
-    first = in_turn(sizes, options.quick)
+    first = measure_in_turn(sizes, options.quick)
     lengths = [sizes["tokens"]] if options.quick else LENGTHS
-    results = [compared({**sizes, "threads": options.threads, "tokens": length}, options.quick) for length in lengths]
+    results = [
+        measure_length({**sizes, "threads": options.threads, "tokens": length}, options.quick) for length in lengths
+    ]
     results.sort(key=lambda result: result["tokens"])
-    told = {"machine": machine(), "in_turn": first, "compared": results}
-    answer(options, told, f"{spelled(machine())}\n\n{table(first, results)}")
+    result = {"machine": machine_info(), "in_turn": first, "compared": results}
+    print_answer(options, result, f"{format_facts(machine_info())}\n\n{render_table(first, results)}")
     return 0 if first["watched ÷ unwatched"] <= TIME_BAR or options.quick else 1

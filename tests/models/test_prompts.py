@@ -157,8 +157,8 @@ def test_llama_generates_the_same_with_a_mask(way):
     from bench.questions import llama
 
     sizes = {"layers": 2, "d_model": 24, "heads": 3, "kv_heads": 1, "d_hidden": 37, "vocabulary": 41}
-    model = llama.writer(sizes)
-    twin = llama.hugging_face(model, sizes)
+    model = llama.build_decoder(sizes)
+    twin = llama.build_hugging_face(model, sizes)
     # The padding token is also among the real ones: only the mask tells them apart.
     tokens = torch.tensor([[3, 3, 3, 5, 3, 11, 2], [3, 17, 3, 23, 29, 3, 31], [7, 3, 3, 19, 2, 13, 3]])
     mask = torch.tensor([[0] * 3 + [1] * 4, [0] + [1] * 6, [1] * 7])
