@@ -7,7 +7,7 @@ induction = pytest.importorskip("bench.questions.induction", reason="the bench i
 
 @pytest.fixture(scope="module")
 def report():
-    return induction.report(seed=1, updates=500)
+    return induction.measure(seed=1, updates=500)
 
 
 @pytest.mark.slow
