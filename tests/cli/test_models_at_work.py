@@ -71,7 +71,7 @@ def test_ctrl_c_is_a_line_and_code_130(home, run_command, monkeypatch, tmp_path)
     assert err.endswith("transom: stopped; the same command resumes from the last checkpoint\n")
 
 
-METRICS = {"translate": ["loss", "perplexity", "bleu", "chrf"], "classify": ["loss", "accuracy", "f1"]}
+METRICS = {"translate": ["loss", "perplexity", "bleu", "chrf", "loops"], "classify": ["loss", "accuracy", "f1"]}
 METRICS |= {"write": ["loss", "perplexity"]}
 
 
@@ -91,6 +91,28 @@ def test_evaluate_prints_each_metric(home, run_command, task):
     for line in lines:
         name, number = line.split()
         assert float(number) == pytest.approx(found[name], rel=1e-3)
+
+
+def test_evaluate_prints_the_rate_of_everyday_sentences_by_kind(home, run_command, complaint, tmp_path):
+    rows = ["short\ta b\t~ zzz", "short\tc d\t~ yyy", "long\ta b c d e\t~ zzz"]
+    (tmp_path / "list.tsv").write_text("kind\tenglish\tcheck\n" + "\n".join(rows) + "\n")
+    setting = ["--set", f"data.everyday={tmp_path / 'list.tsv'}"]
+    out, _ = run_command("evaluate", home / "translate.toml", *setting, "--everyday")
+    lines = out.splitlines()
+    assert lines[:3] == [
+        f"everyday    0 of 3 (0%)  {tmp_path / 'list.tsv'}",
+        "  short           0 of 2",
+        "  long            0 of 1",
+    ]
+    assert lines[3].startswith("  short: a b → ")
+    assert len(lines) == 6
+    (found,) = json.loads(run_command("evaluate", home / "translate.toml", *setting, "--json").out)["everyday"]
+    assert (found["passed"], found["of"], found["kinds"]) == (0, 3, {"short": [0, 2], "long": [0, 1]})
+    assert [failure["source"] for failure in found["failures"]] == ["a b", "c d", "a b c d e"]
+    recipe = home / "translate.toml"
+    assert complaint("evaluate", recipe, "--everyday") == (
+        f"--everyday needs lists of sentences, but {recipe} has no data.everyday; name files there"
+    )
 
 
 def test_texts_come_as_arguments_lines_of_a_file_or_of_stdin(home, run_command, monkeypatch, tmp_path):

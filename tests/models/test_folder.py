@@ -300,8 +300,8 @@ def change_tensors(folder, change) -> None:
             "{file} holds 'embedding.vectors' as (23, 13), but the model has (23, 12); does config.json belong to it?",
         ),
         (
-            lambda tensors: tensors.update({"embedding.vectors": torch.zeros(23, 12, dtype=torch.int8)}),
-            "{file} holds 'embedding.vectors' in I8, but Transom reads F64, F32, F16, BF16; convert it",
+            lambda tensors: tensors.update({"embedding.vectors": torch.zeros(23, 12, dtype=torch.int16)}),
+            "{file} holds 'embedding.vectors' in I16, but Transom reads F64, F32, F16, BF16, I8; convert it",
         ),
     ],
 )

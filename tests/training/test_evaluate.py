@@ -44,7 +44,7 @@ def test_translations_are_scored_on_the_test_sentences_by_sacrebleu(tmp_path):
     labels = translate(model.model, model.tokenizer, sources, beams=3)
     expected = sacrebleu.corpus_bleu(labels, [[one[0] for one in targets]])
     assert result.metrics["bleu"] == pytest.approx(expected.score)
-    assert set(result.metrics) == {"loss", "perplexity", "bleu", "chrf"}
+    assert set(result.metrics) == {"loss", "perplexity", "bleu", "chrf", "loops"}
     assert "case:mixed" in result.signature
 
 

@@ -7,6 +7,7 @@ import torch
 from transom.files.atomic_files import MANIFEST, check_manifest_entry, read_manifest
 from transom.files.model_paths import check_model_folder
 from transom.files.strict_settings import suggest
+from transom.models.quantization import find_scales
 from transom.models.safetensors_files import DTYPES, INDEX, SINGLE, TensorInfo, find_shards, read_json, read_tensor_info
 from transom.names import Misfit
 
@@ -43,19 +44,26 @@ def read_config_header(folder: Path) -> dict[str, object]:
 
 
 def match_tensors(folder: Path, shapes: dict[str, torch.Size], dtype: torch.dtype | None) -> dict[str, list[str]]:
-    """Which file holds which tensors, after a check that names, shapes and dtypes are those of the parameters."""
+    """Which file holds which tensors, after a check that names, shapes and dtypes are those of the parameters.
+
+    A matrix in int8 must have its scales in the same file.
+    """
     files: dict[str, list[str]] = {}
     for file, names in find_shards(folder).items():
         infos = read_tensor_info(folder / file)
-        files[file] = list(infos)
         if names is not None and set(names) != set(infos):
             name = sorted(set(names) ^ set(infos))[0]
             raise Misfit(f"{folder / INDEX} and {file} disagree on {name!r}; take another copy")
+        scales = find_scales(folder / file, infos, shapes)
+        infos = {name: info for name, info in infos.items() if name not in scales}
+        files[file] = list(infos)
         if unknown := [name for name in infos if name not in shapes]:
             way_out = suggest(unknown[0], set(shapes) - set(infos))
             raise Misfit(f"{folder / file} holds {and_more(unknown)}, which the model does not have; {way_out}")
         for name, info in infos.items():
-            check_tensor(folder / file, name, info, shapes[name], dtype)
+            # The vectors of a file with int8 matrices are in float32, whatever the model will compute in.
+            whole = bool(scales) and info.dtype == "F32" and dtype is not None
+            check_tensor(folder / file, name, info, shapes[name], torch.float32 if whole else dtype)
     in_files = {name for names in files.values() for name in names}
     if missing := [name for name in shapes if name not in in_files]:
         raise Misfit(f"{folder} should hold {and_more(missing)}, but it does not; does {CONFIG} belong to it?")

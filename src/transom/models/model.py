@@ -23,6 +23,7 @@ from transom.models.folder import (
     read_config_header,
 )
 from transom.models.initialization import INITIALS
+from transom.models.quantization import load_dequantized, quantize_parameters
 from transom.models.safetensors_files import load_tensors, read_json, save_tensors, write_json
 from transom.names import Misfit
 
@@ -68,12 +69,17 @@ class Model(nn.Module):
 
         tokenizer     anything with `save(path)`, such as `transom.text.Tokenizer`; saved as tokenizer.json
         readme        a description of the model; by default its sizes are listed
-        dtype         of the numbers in the file, by default that of the parameters
+        dtype         of the numbers in the file, by default that of the parameters; `torch.int8` keeps each matrix as
+                      int8 with a scale for each row, and everything else in float32
         shard_bytes   a larger model is split into files of about that size
         """
         check_replaceable(Path(folder))
         check_config_match(self)
-        tensors = {name: parameter.detach().to(dtype) for name, parameter in self.named_parameters()}
+        parameters = {name: parameter.detach() for name, parameter in self.named_parameters()}
+        if dtype == torch.int8:
+            tensors = quantize_parameters(parameters)
+        else:
+            tensors = {name: parameter.to(dtype) for name, parameter in parameters.items()}
         with atomic_folder(Path(folder)) as new:
             write_json(new / CONFIG, {"format": FORMAT, "model": self.kind} | msgspec.structs.asdict(self.config))
             save_tensors(new, tensors, shard_bytes)
@@ -124,6 +130,8 @@ class Model(nn.Module):
         with torch.no_grad():
             for file, names in files.items():
                 for name, tensor in load_tensors(folder / file, names):
+                    if tensor.dtype == torch.int8:
+                        tensor = load_dequantized(folder / file, name, tensor)
                     parameters[name].copy_(tensor)
         path = folder / GENERATION
         if self.generation is not None and path.is_file():

@@ -16,8 +16,9 @@ from transom.files.strict_settings import LONGEST_JSON, parse_json_object
 from transom.names import Misfit
 
 HEADER_BYTES = 2**22  # a header of 20 MB took 600 MB once parsed
+SCALE = ".int8_scale"  # the scales of an int8 matrix W are in a tensor of this name after the name of W
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I8": torch.int8}
 
 
 class TensorInfo(msgspec.Struct, frozen=True):
@@ -41,10 +42,11 @@ def save_tensors(folder: Path, tensors: Mapping[str, Tensor], shard_bytes: int) 
 
 
 def split_shards(tensors: Mapping[str, Tensor], shard_bytes: int) -> Iterator[dict[str, Tensor]]:
-    """The tensors in their order, in groups of at most `shard_bytes`."""
+    """The tensors in their order, in groups of at most `shard_bytes`; scales stay with their matrix before them."""
     shard: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        if shard and sum(earlier.nbytes for earlier in shard.values()) + tensor.nbytes > shard_bytes:
+        matrix = name.endswith(SCALE) and name.removesuffix(SCALE) in shard
+        if shard and not matrix and sum(earlier.nbytes for earlier in shard.values()) + tensor.nbytes > shard_bytes:
             yield shard
             shard = {}
         shard[name] = tensor.detach().cpu().contiguous()

@@ -13,11 +13,13 @@ from transom.files.atomic_files import write_file
 from transom.files.strict_settings import check_choice, parse_json_object
 from transom.files.untrusted_files import Limits, decode_utf8, read_bytes
 from transom.names import Misfit
+from transom.text.case_marks import LABELS, MARKS, mark_case, restore_case
 
 SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
 # English contractions are split as in the Penn Treebank (do n't, it 's), as word vectors have them.
 WORD = Regex(r"(?i)\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|m|d)\b|\w+|[^\w\s]")
 CHARACTER = Regex(r"[\s\S]")
+DIGIT = r"\d"
 
 
 class TokenizerKind(NamedTuple):
@@ -77,20 +79,40 @@ class Tokenizer:
         self.padding, self.start, self.end, self.unknown = (find_special(engine, token, where) for token in SPECIAL)
         self.special = frozenset((self.padding, self.start, self.end, self.unknown))
         self.tokens = list_tokens(engine, where)
+        self.case = MARKS in split_patterns(engine)  # whether capitals are marks of their own
 
     @classmethod
-    def train(cls, kind: str, texts: Iterable[str], vocabulary: int, lowercase: bool = False) -> "Tokenizer":
-        """A tokenizer of a kind in `KINDS` with at most `vocabulary` tokens; the same texts give the same tokenizer."""
+    def train(
+        cls,
+        kind: str,
+        texts: Iterable[str],
+        vocabulary: int,
+        lowercase: bool = False,
+        case: bool = False,
+        digits: bool = False,
+    ) -> "Tokenizer":
+        """A tokenizer of a kind in `KINDS` with at most `vocabulary` tokens; the same texts give the same tokenizer.
+
+        lowercase   all text is lowercased, and stays so
+        case        for "bpe": a word is the same token in every case, with a mark before it (`text/case_marks.py`)
+        digits      for "bpe": every digit is a token
+        """
         check_choice("kind", kind, KINDS)
+        check_marks(kind, lowercase, case, digits)
         smallest = KINDS[kind].smallest
         if vocabulary < smallest:
             raise Misfit(f"a vocabulary of {kind} needs {smallest} tokens, but got {vocabulary}; give a larger number")
         engine = KINDS[kind].build_engine()
         if lowercase:
             engine.normalizer = normalizers.Lowercase()  # pyright: ignore[reportAttributeAccessIssue]
+        patterns = [pattern for pattern, given in ((MARKS, case), (DIGIT, digits)) if given]
+        if patterns:
+            splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+            engine.pre_tokenizer = pre_tokenizers.Sequence([*splits, engine.pre_tokenizer])  # pyright: ignore
         # The library passes on an error that the iterator raises, so nothing is caught here.
         trainer = KINDS[kind].trainer(vocab_size=vocabulary, special_tokens=SPECIAL, show_progress=False)
-        engine.train_from_iterator(check_texts(texts), trainer=trainer)
+        checked = check_texts(texts)
+        engine.train_from_iterator(map(mark_case, checked) if case else checked, trainer=trainer)
         return cls(engine)
 
     @classmethod
@@ -123,6 +145,8 @@ class Tokenizer:
         check_many(texts)
         for text in texts:
             check_text(text)
+        if self.case:
+            texts = [mark_case(text) for text in texts]
         with library_errors("the tokenizer cannot read a text", "train another one, or correct its file"):
             return [encoding.ids for encoding in self.engine.encode_batch_fast(list(texts), add_special_tokens=False)]
 
@@ -138,16 +162,18 @@ class Tokenizer:
         """The text of some tokens; special ones are left out."""
         self.check_ids(ids)
         with library_errors("the tokenizer cannot write these tokens", "train another one, or correct its file"):
-            return self.engine.decode([token for token in ids if token not in self.special], skip_special_tokens=True)
+            text = self.engine.decode([token for token in ids if token not in self.special], skip_special_tokens=True)
+        return restore_case(text) if self.case else text
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Each token as text to show; bytes that are not a whole character come as \\xe2."""
         self.check_ids(ids)
         by_byte = isinstance(self.engine.decoder, decoders.ByteLevel)
-        return [
+        texts = [
             decode_bytes(self.tokens[token]) if by_byte and token not in self.special else self.tokens[token]
             for token in ids
         ]
+        return [LABELS.get(text, text) for text in texts] if self.case else texts
 
     def check_ids(self, ids: Sequence[int]) -> None:
         # The library would silently leave out a token that it does not know.
@@ -202,6 +228,25 @@ def check_text(text: str) -> None:
                 f"a text must be Unicode, but character {error.start} is half of a surrogate pair;"
                 " decode it with errors='replace'"
             ) from error
+
+
+def check_marks(kind: str, lowercase: bool, case: bool, digits: bool) -> None:
+    """Marks and digits are for byte-level BPE; a text in lower case has no capitals to mark."""
+    if kind != "bpe" and (case or digits):
+        name = "case" if case else "digits"
+        raise Misfit(f"{name}=True is for tokens of kind 'bpe', but the kind is {kind!r}; leave it out")
+    if case and lowercase:
+        raise Misfit("case=True marks capitals, but lowercase=True removes them; choose one")
+
+
+def split_patterns(engine: Engine) -> list[str]:
+    """The regular expressions by which an engine splits a text before anything else."""
+    if engine.pre_tokenizer is None:
+        return []
+    table = parse_json_object(engine.pre_tokenizer.__getstate__(), "the tokenizer's pre_tokenizer", LARGEST.document)
+    parts = table.get("pretokenizers", [table])
+    patterns = [part.get("pattern") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return [str(pattern["Regex"]) for pattern in patterns if isinstance(pattern, dict) and "Regex" in pattern]
 
 
 def find_special(engine: Engine, token: str, where: str) -> int:

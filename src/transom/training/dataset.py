@@ -10,12 +10,13 @@ from msgspec import Meta, Struct
 from transom.files.atomic_files import sha256_of
 from transom.files.untrusted_files import require_file
 from transom.models.folder import TOKENIZER
+from transom.models.safetensors_files import find_shards
 from transom.names import Misfit
 from transom.text.batches import Ragged
 from transom.text.corpora import FORMATS, Example
 from transom.text.holdout_split import split_examples
 from transom.text.tokenizer import Tokenizer
-from transom.training.recipe import DataSettings, Recipe
+from transom.training.recipe import DataSettings, Files, Recipe, list_files
 
 SKIPS_BLANK = {"lines", "document"}  # formats that leave out blank lines anyway
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
@@ -65,7 +66,8 @@ def load_or_train_tokenizer(recipe: Recipe, texts: Iterable[str], folder: Path) 
     if settings.file is not None:
         tokenizer = Tokenizer.load(settings.file)
     else:
-        tokenizer = Tokenizer.train(settings.kind, texts, settings.vocabulary, settings.lowercase)
+        choices = {"lowercase": settings.lowercase, "case": settings.case, "digits": settings.digits}
+        tokenizer = Tokenizer.train(settings.kind, texts, settings.vocabulary, **choices)
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(path)
     return tokenizer
@@ -84,9 +86,14 @@ class InputHashes(Struct, frozen=True, forbid_unknown_fields=True):
 
 def hash_files(recipe: Recipe) -> dict[str, str]:
     """SHA-256 of every file of data and vectors that a recipe names, as it is on disk (a .gz stays packed)."""
-    paths: list[str] = []
-    for files in (recipe.data.train, recipe.data.valid, recipe.vectors and recipe.vectors.file):
-        paths += [files] if isinstance(files, str) else files or []
+    named: list[Files | None] = [recipe.data.train, recipe.data.valid, recipe.vectors and recipe.vectors.file]
+    if recipe.start is not None:
+        named.append(
+            [str(Path(recipe.start.model) / name) for name in (TOKENIZER, *find_shards(Path(recipe.start.model)))]
+        )
+    if recipe.augment is not None:
+        named += [recipe.augment.pairs, recipe.augment.slots, recipe.augment.templates]
+    paths = [path for files in [*named, recipe.data.everyday] for path in list_files(files)]
     return {path: sha256_of(require_file(path)) for path in dict.fromkeys(paths)}
 
 

@@ -1,23 +1,48 @@
 """The final evaluation of a model, on the test examples that its recipe held out."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from msgspec.structs import replace
 
-from transom.models import Model
+from transom.models import EncoderDecoder, Model
 from transom.names import Misfit
+from transom.text.everyday import EverydaySentence, list_failures, rates_by_kind, read_everyday
+from transom.text.tokenizer import Tokenizer
 from transom.training.checkpoint_files import Checkpoint
 from transom.training.dataset import TOKENIZER, check_tokenizer
-from transom.training.inference import load_for_task
-from transom.training.recipe import Recipe
+from transom.training.inference import load_for_task, translate
+from transom.training.recipe import Recipe, list_files
 from transom.training.resume import parse_checkpoint
 from transom.training.task import EvaluationResult
 from transom.training.tasks import TASKS
 from transom.training.training_state import restore_model
 
 Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class EverydayResult:
+    """The translations of one list of everyday sentences: how many pass, by kind, and those that do not."""
+
+    file: str
+    rates: dict[str, tuple[int, int]]  # of each kind: passed, all
+    failures: list[tuple[EverydaySentence, str]]
+
+    @property
+    def total(self) -> tuple[int, int]:
+        passed, counts = zip(*self.rates.values(), strict=True)
+        return sum(passed), sum(counts)
+
+    def to_dict(self) -> dict[str, object]:
+        failed = [
+            {"kind": sentence.kind, "source": sentence.source, "translation": translation}
+            for sentence, translation in self.failures
+        ]
+        passed, count = self.total
+        return {"file": self.file, "passed": passed, "of": count, "kinds": self.rates, "failures": failed}
 
 
 def evaluate(recipe: Recipe, folder: Path, beams: int, note: Note) -> EvaluationResult:
@@ -32,6 +57,30 @@ def evaluate_checkpoint(recipe: Recipe, checkpoint: Checkpoint, beams: int, note
     return evaluate_model(recipe, load_from_checkpoint(recipe, checkpoint, run), run, beams, note)
 
 
+def evaluate_everyday(recipe: Recipe, folder: Path, beams: int) -> list[EverydayResult]:
+    """A model on the everyday sentences of a recipe, list by list."""
+    return translate_everyday(recipe, *load_for_task(folder, "encoder_decoder"), beams)
+
+
+def evaluate_everyday_checkpoint(recipe: Recipe, checkpoint: Checkpoint, beams: int) -> list[EverydayResult]:
+    """The same for a checkpoint in the folder of a run."""
+    run = checkpoint.path.parent.parent
+    return translate_everyday(
+        recipe, load_from_checkpoint(recipe, checkpoint, run), Tokenizer.load(run / TOKENIZER), beams
+    )
+
+
+def translate_everyday(recipe: Recipe, model: Model, tokenizer: Tokenizer, beams: int) -> list[EverydayResult]:
+    assert isinstance(model, EncoderDecoder)
+    results: list[EverydayResult] = []
+    for file in list_files(recipe.data.everyday):
+        sentences = read_everyday(file)
+        translations = translate(model, tokenizer, [sentence.source for sentence in sentences], beams)
+        rates, failed = rates_by_kind(sentences, translations), list_failures(sentences, translations)
+        results.append(EverydayResult(file, rates, failed))
+    return results
+
+
 def load_from_checkpoint(recipe: Recipe, checkpoint: Checkpoint, run: Path) -> Model:
     """The model of a run at a checkpoint, with the sizes in the run's own recipe, which may have changed since."""
     saved = parse_checkpoint(checkpoint)
@@ -43,7 +92,7 @@ def load_from_checkpoint(recipe: Recipe, checkpoint: Checkpoint, run: Path) -> M
     if saved.inputs is not None:
         check_tokenizer(saved.inputs, run)
     train = replace(recipe.train, block=own.train.block)
-    recipe = replace(recipe, model=own.model, tokens=own.tokens, vectors=None, train=train)
+    recipe = replace(recipe, model=own.model, tokens=own.tokens, vectors=None, start=None, train=train)
     model = TASKS[recipe.task](recipe, run, lambda text: None, on_test_set=True).new_model()
     restore_model(model, checkpoint.group("model"))
     return model.eval()

@@ -1,7 +1,7 @@
-"""Evaluation metrics: mean loss, BLEU, chrF, accuracy, F1."""
+"""Evaluation metrics: mean loss, BLEU, chrF, repetition loops, accuracy, F1."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -12,6 +12,7 @@ from transom.models import EncoderDecoder
 from transom.names import Misfit
 from transom.text.corpora import Pair
 from transom.text.holdout_split import sentence_key
+from transom.text.repetition import count_loops
 from transom.text.tokenizer import Tokenizer
 from transom.training.inference import translate
 
@@ -51,11 +52,12 @@ def group_references(pairs: Sequence[Pair]) -> tuple[list[str], list[list[str]]]
 
 @dataclass(frozen=True)
 class TranslationScores:
-    """BLEU and chrF of translations, and sacreBLEU's signature, which names the settings."""
+    """BLEU, chrF, sacreBLEU's signature, which names the settings, and how many translations repeat themselves."""
 
     bleu: float
     chrf: float
     signature: str
+    loops: int = 0
 
 
 def translation_scores(
@@ -63,7 +65,9 @@ def translation_scores(
 ) -> TranslationScores:
     """Scores of the model's translations against all targets of each source, in lower case if the tokenizer is."""
     sources, targets = group_references(pairs)
-    return score_translations(translate(model, tokenizer, sources, beams), targets, tokenizer.lowercase)
+    translations = translate(model, tokenizer, sources, beams)
+    scores = score_translations(translations, targets, tokenizer.lowercase)
+    return replace(scores, loops=count_loops(sources, translations))
 
 
 def score_translations(

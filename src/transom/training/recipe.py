@@ -22,6 +22,7 @@ LONGEST = 2**20  # bytes of a recipe
 Count = Annotated[int, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0.0, lt=1.0)]
+Extra = Annotated[float, Meta(ge=0.0, le=10.0)]  # added pairs for each pair there is
 Positive = Annotated[float, Meta(gt=0.0)]
 Files = str | list[str]
 Config = TypeVar("Config", bound=Struct)
@@ -38,6 +39,25 @@ class DataSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     columns: list[Count | str] | None = None
     skip_blank: bool = False
     longest: AtLeastOne = 128
+    everyday: Files | None = None
+
+
+class AugmentSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """More training pairs: from files, from templates, and by changing those there are (`text/augmentation.py`)."""
+
+    pairs: Files | None = None
+    times: AtLeastOne = 1
+    slots: str | None = None
+    templates: str | None = None
+    filled: Count = 0
+    swapped: list[str] = field(default_factory=list)
+    case: Extra = 0.0
+    typos: Extra = 0.0
+    punctuation: Extra = 0.0
+    emoji: Extra = 0.0
+    names: Extra = 0.0
+    numbers: Extra = 0.0
+    joined: Extra = 0.0
 
 
 class TokenizerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -46,6 +66,8 @@ class TokenizerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     kind: str = "bpe"
     vocabulary: AtLeastOne = 8000
     lowercase: bool = False
+    case: bool = False
+    digits: bool = False
     file: str | None = None
 
 
@@ -55,6 +77,12 @@ class VectorSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     file: str
     frozen: bool = False
     scale: Positive = 1.0
+
+
+class StartSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A trained model for the parameters to start from."""
+
+    model: str
 
 
 class OptimizerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -108,8 +136,10 @@ class Recipe(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     folder: str
     data: DataSettings
     seed: Count = 1
+    augment: AugmentSettings | None = None
     tokens: TokenizerSettings = field(default_factory=TokenizerSettings)
     vectors: VectorSettings | None = None
+    start: StartSettings | None = None
     model: dict[str, Any] = field(default_factory=dict)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
@@ -119,8 +149,10 @@ class Recipe(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 SECTIONS: dict[str, type[Struct]] = {
     "data": DataSettings,
+    "augment": AugmentSettings,
     "tokens": TokenizerSettings,
     "vectors": VectorSettings,
+    "start": StartSettings,
     "optimizer": OptimizerSettings,
     "schedule": ScheduleSettings,
     "train": TrainSettings,
@@ -219,8 +251,15 @@ def check_combinations(recipe: Recipe, where: str) -> None:
         )
     if recipe.vectors is not None and recipe.task != "classify":
         raise Misfit(f"{where}: [vectors] are for task = 'classify', but it is {recipe.task!r}; leave the section out")
+    for name, section in (("[augment]", recipe.augment), ("data.everyday", data.everyday), ("[start]", recipe.start)):
+        if section is not None and recipe.task != "translate":
+            raise Misfit(f"{where}: {name} is for task = 'translate', but it is {recipe.task!r}; leave it out")
     if data.test and recipe.task == "write":
         raise Misfit(f"{where}: task = 'write' has no test set, but data.test={data.test}; leave it out")
+
+
+def list_files(files: Files | None) -> list[str]:
+    return [files] if isinstance(files, str) else files or []
 
 
 def model_config(kind: type[Config], recipe: Recipe, vocabulary: int, **defaults: Any) -> Config:

@@ -15,8 +15,10 @@ from transom.text.batches import Ragged, batches, filter_by_length, pad_rows
 from transom.text.corpora import Pair
 from transom.text.tokenizer import Tokenizer
 from transom.training import dataset
+from transom.training.augmented_data import augment_training_pairs
 from transom.training.evaluation_metrics import mean_loss, translation_scores
 from transom.training.recipe import Recipe, model_config
+from transom.training.starting_model import start_from_model
 from transom.training.task import Batch, EvaluationResult
 
 
@@ -26,8 +28,10 @@ class TranslationTask:
     model_kind = "encoder_decoder"
 
     def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None], on_test_set: bool = False) -> None:
-        self.recipe = recipe
+        self.recipe, self.note = recipe, note
         train, held_out = dataset.train_and_validation(recipe, Pair, on_test_set)
+        if not on_test_set:
+            train = augment_training_pairs(recipe, train, note)
         texts = (text for pair in train for text in (pair.source, pair.target))
         self.tokenizer = dataset.load_or_train_tokenizer(recipe, texts, folder)
         self.train_set = TokenizedPairs(self.tokenizer, train, recipe.data.longest, note)
@@ -37,7 +41,10 @@ class TranslationTask:
         self.plan = lru_cache(maxsize=2)(partial(batches, self.train_set.lengths, recipe.train.tokens, recipe.seed))
 
     def new_model(self) -> Model:
-        return EncoderDecoder(model_config(EncoderDecoderConfig, self.recipe, self.tokenizer.size))
+        model = EncoderDecoder(model_config(EncoderDecoderConfig, self.recipe, self.tokenizer.size))
+        if self.recipe.start is not None:
+            self.note(start_from_model(model, self.tokenizer, self.recipe.start.model))
+        return model
 
     def batches(self, epoch: int) -> int:
         return len(self.plan(epoch))
@@ -61,7 +68,7 @@ class TranslationTask:
             return EvaluationResult(metrics, "loss", higher_is_better=False)
         assert isinstance(model, EncoderDecoder)
         scores = translation_scores(model, self.tokenizer, self.held_out.pairs, self.recipe.judge.beams)
-        metrics |= {"bleu": scores.bleu, "chrf": scores.chrf}
+        metrics |= {"bleu": scores.bleu, "chrf": scores.chrf, "loops": scores.loops}
         return EvaluationResult(metrics, "bleu", higher_is_better=True, signature=scores.signature)
 
 
