@@ -1,6 +1,7 @@
 """Attention layers compared with PyTorch's and with plain loops, and their properties."""
 
 import math
+from functools import partial
 
 import pytest
 import reference
@@ -9,10 +10,11 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layers.torch_twins import assert_twins, attention_pairs, copy_parameters, twice
+from models.small import assert_misfit
 from torch import nn
 
 import transom
-from transom.equations.heads import split_heads
+from transom.equations.heads import merge_heads, split_heads
 from transom.layers import Alibi, LowRank, MultiHeadAttention, NarrowLinear, Relative, Rotary, SelfAttention
 
 BATCH, TOKEN, SOURCE, HEADS, D_HEAD = 2, 7, 11, 3, 5
@@ -294,3 +296,57 @@ def test_splitting_keeps_each_heads_numbers_together():
     x = torch.randn(2, 7, 15)
     assert torch.equal(split_heads(layer.W_Q(x), 3)[:, 1], layer.W_Q(x)[..., 5:10])
     assert torch.equal(layer.project(x)[0][:, 1], layer.W_Q(x)[..., 5:10])
+
+
+def test_queries_and_keys_may_pass_a_norm_before_their_positions():
+    layer = MultiHeadAttention(12, 6, kv_heads=2, d_head=4, positions=Rotary(4), qk_norm=partial(nn.RMSNorm, eps=0.1))
+    for norm in (layer.norm_Q, layer.norm_K):
+        nn.init.normal_(norm.weight)
+    x, at = torch.randn(2, 7, 12), torch.arange(7)[None]
+    Q, K, V = (split_heads(W(x), heads) for W, heads in ((layer.W_Q, 6), (layer.W_K, 2), (layer.W_V, 2)))
+    Q, K = (
+        layer.positions.rotate(y / (y.square().mean(dim=-1, keepdim=True) + 0.1).sqrt() * norm.weight, at)
+        for y, norm in ((Q, layer.norm_Q), (K, layer.norm_K))
+    )
+    expected = F.scaled_dot_product_attention(Q, K, V, is_causal=True, enable_gqa=True)
+    torch.testing.assert_close(layer(x, causal=True), layer.W_O(merge_heads(expected)), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_window_hides_what_is_farther_away(causal):
+    layer, x = MultiHeadAttention(12, 3, window=3), torch.randn(2, 11, 12)
+    distance = torch.arange(11)[:, None] - torch.arange(11)[None]
+    near = distance.abs() < 3
+    real = torch.rand(2, 11) < 0.7
+    Q, K, V = layer.project(x)
+    for allowed in (None, transom.padding(real), real[:, None, None]):
+        mask = near if allowed is None else near & real[:, None, None]
+        expected = layer.W_O(merge_heads(transom.attend(Q, K, V, allowed=mask.expand(2, 1, 11, 11), causal=causal)))
+        torch.testing.assert_close(layer(x, allowed=allowed, causal=causal), expected, rtol=0, atol=1e-6)
+
+
+def test_the_scale_of_scores_is_a_choice():
+    layer, x = MultiHeadAttention(12, 3, scale=1.0), torch.randn(2, 7, 12)
+    Q, K, V = layer.project(x)
+    expected = layer.W_O(merge_heads(F.scaled_dot_product_attention(Q, K, V, scale=1.0)))
+    torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-5)
+
+
+def test_biases_are_chosen_for_projections_and_output_apart():
+    biases = {
+        (bias, output): [name for name in ("W_Q", "W_K", "W_V", "W_O") if getattr(layer, name).bias is not None]
+        for bias in (False, True)
+        for output in (None, False, True)
+        for layer in [MultiHeadAttention(12, 3, bias=bias, output_bias=output)]
+    }
+    for (bias, output), names in biases.items():
+        of_output = bias if output is None else output
+        assert names == ["W_Q", "W_K", "W_V"] * bias + ["W_O"] * of_output
+
+
+def test_a_window_is_for_self_attention():
+    layer = MultiHeadAttention(12, 3, window=3)
+    message = "a window counts along one sequence, but this is cross-attention with window=3; build it without a window"
+    assert_misfit(message, layer, torch.randn(1, 2, 12), torch.randn(1, 5, 12))
+    message = "window must be 1 or more, but got 0; give a positive whole number"
+    assert_misfit(message, MultiHeadAttention, 12, 3, window=0)

@@ -25,6 +25,7 @@ from transom.layers import (
     Stack,
     SwiGLU,
 )
+from transom.layers.feed_forward import gelu_tanh
 
 D_MODEL, HEADS, D_HIDDEN = 15, 3, 17
 TWINNED = {"post_norm": False, "pre_norm": True}  # norm_first, as PyTorch calls it
@@ -237,6 +238,28 @@ def test_swiglu_gates_one_half_with_the_other(bias):
     torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-12)
 
 
+def test_tanh_gelu_is_the_equation_and_that_of_gpt2():
+    x = torch.linspace(-7.0, 7.0, 101, dtype=torch.float64)
+    expected = x / 2 * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
+    torch.testing.assert_close(gelu_tanh(x), expected, rtol=0, atol=1e-12)
+    theirs = pytest.importorskip("transformers.activations").ACT2FN["gelu_new"]
+    torch.testing.assert_close(gelu_tanh(x), theirs(x), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "approximate"), [("geglu", "none"), ("geglu_tanh", "tanh")])
+def test_geglu_gates_with_a_gelu(name, approximate):
+    layer = FEED_FORWARDS[name](5, 7, bias=True).double()
+    x = torch.randn(2, 3, 5, dtype=torch.float64)
+    expected = layer.W_down(F.gelu(layer.W_gate(x), approximate=approximate) * layer.W_up(x))
+    torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-12)
+
+
+def test_silu_is_the_equation():
+    layer, x = FEED_FORWARDS["silu"](5, 7, bias=True).double(), torch.randn(2, 3, 5, dtype=torch.float64)
+    hidden = layer.W_1(x)
+    torch.testing.assert_close(layer(x), layer.W_2(hidden / (1 + torch.exp(-hidden))), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", FEED_FORWARDS)
 def test_every_feed_forward_treats_each_token_alone(name):
     layer = FEED_FORWARDS[name](5, 7, bias=True, dropout=0.5).double().eval()
@@ -255,6 +278,8 @@ def test_norms_are_the_equations():
             nn.init.normal_(parameter)
     torch.testing.assert_close(layer(x), norms.layer_norm(x, layer.weight, layer.bias), rtol=0, atol=1e-12)
     torch.testing.assert_close(rms(x), norms.rms_norm(x, rms.weight), rtol=0, atol=1e-12)
+    for name in NORMS:
+        assert NORMS[name](5, eps=0.1).eps == 0.1
 
 
 @pytest.mark.parametrize("name", NORMS)

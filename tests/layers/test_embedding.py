@@ -1,9 +1,11 @@
 """Embeddings: random or pretrained, frozen or trained, scaled, with positions, and tied to the output."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
+from models.small import assert_misfit
 from torch import nn
 
 from transom.layers import Embedding, Learned, Sinusoidal
@@ -127,3 +129,40 @@ def test_two_embeddings_never_start_equal():
 def test_empty_tokens_give_empty_vectors(empty):
     tokens = torch.zeros(empty, dtype=torch.int64)
     assert Embedding(17, 5, positions=Learned(5, 11))(tokens).shape == (*empty, 5)
+
+
+def test_types_and_a_norm_are_berts():
+    modeling = pytest.importorskip("transformers.models.bert.modeling_bert")
+    fields = {"vocab_size": 17, "hidden_size": 6, "type_vocab_size": 3, "max_position_embeddings": 13}
+    theirs = modeling.BertEmbeddings(modeling.BertConfig(**fields, layer_norm_eps=0.1, hidden_dropout_prob=0.0))
+    embedding = Embedding(
+        17, 6, scaled=False, positions=Learned(6, 13), token_types=3, norm=partial(nn.LayerNorm, eps=0.1)
+    )
+    with torch.no_grad():
+        for ours, parameter in (
+            (embedding.vectors, theirs.word_embeddings.weight),
+            (embedding.positions.vectors, theirs.position_embeddings.weight),
+            (embedding.type_vectors, theirs.token_type_embeddings.weight),
+            (embedding.norm.weight, nn.init.normal_(theirs.LayerNorm.weight)),
+            (embedding.norm.bias, nn.init.normal_(theirs.LayerNorm.bias)),
+        ):
+            ours.copy_(parameter)
+    tokens, types = torch.tensor([[3, 16, 0], [1, 3, 2]]), torch.tensor([[0, 1, 2], [0, 0, 1]])
+    torch.testing.assert_close(embedding(tokens, types=types), theirs(tokens, types), rtol=0, atol=1e-6)
+    torch.testing.assert_close(embedding(tokens), theirs(tokens), rtol=0, atol=1e-6)
+
+
+def test_types_must_be_known():
+    tokens = torch.tensor([[3, 1]])
+    assert_misfit(
+        "the embedding knows token types 0 to 1, but types 0 to 2 came; number the texts of a pair from 0",
+        Embedding(17, 6, token_types=2),
+        tokens,
+        types=torch.tensor([[0, 2]]),
+    )
+    assert_misfit(
+        "this embedding has no token types, but types came; build it with token_types, or leave them",
+        Embedding(17, 6),
+        tokens,
+        types=tokens,
+    )

@@ -8,8 +8,11 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models.small import assert_misfit
 
 import transom
+from transom.equations.heads import merge_heads
+from transom.equations.positions import distance_buckets
 from transom.layers import (
     POSITIONS,
     Alibi,
@@ -20,10 +23,11 @@ from transom.layers import (
     Positions,
     PositionSizes,
     Relative,
+    RelativeBuckets,
     Rotary,
     Sinusoidal,
 )
-from transom.layers.positions import PositionTable, token_positions
+from transom.layers.position_encoding import PositionTable, token_positions
 
 SIZES = PositionSizes(d_model=11, heads=3, d_head=10, longest=13)
 
@@ -201,6 +205,7 @@ def test_only_learned_parts_have_parameters():
         "rotary": 0,
         "alibi": 0,
         "relative": 3 * (2 * 13 + 1),
+        "buckets": 3 * 32,
     }
 
 
@@ -229,3 +234,57 @@ def test_positions_met_in_inference_mode_can_be_trained_with_later():
         rotary.rotate(torch.randn(2, 3, 5, 6), token_positions(5, 0, x.device))
     rotary.rotate(x, token_positions(5, 0, x.device)).sum().backward()
     assert x.grad is not None
+
+
+def test_buckets_are_those_of_t5():
+    T5Attention = pytest.importorskip("transformers.models.t5.modeling_t5").T5Attention
+    distances = torch.arange(-301, 302)
+    for buckets, farthest, causal in [(32, 128, False), (32, 128, True), (7, 19, True), (12, 101, False)]:
+        expected = T5Attention._relative_position_bucket(distances, not causal, buckets, farthest)
+        assert torch.equal(distance_buckets(distances, buckets, farthest, causal), expected)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_relative_buckets_add_the_number_of_the_distance(causal):
+    part = RelativeBuckets(3, buckets=8, farthest=11, causal=causal)
+    layer = MultiHeadAttention(10, 3, d_head=7, positions=part)
+    x = torch.randn(2, 23, 10)
+    Q, K, V = layer.project(x)
+    distances = torch.arange(23)[None, :] - torch.arange(23)[:, None]
+    added = part.table[:, distance_buckets(distances, 8, 11, causal)][None]
+    expected = transom.attend(Q, K, V, bias=added, causal=causal)
+    torch.testing.assert_close(layer(x, causal=causal), layer.W_O(merge_heads(expected)), rtol=0, atol=1e-5)
+    layer(x, causal=causal).square().sum().backward()
+    assert part.table.grad is not None
+    assert part.table.grad.abs().sum() > 0
+
+
+def test_too_few_buckets_are_refused():
+    message = (
+        "relative buckets need 4 buckets or more, and farthest above buckets/4, but got buckets=3 and farthest=128;"
+        " T5 has 32 and 128"
+    )
+    assert_misfit(message, RelativeBuckets, 3, buckets=3)
+
+
+@pytest.mark.parametrize("d_model", [12, 11])
+def test_sinusoids_in_halves_are_marians(d_model):
+    marian = pytest.importorskip("transformers.models.marian.modeling_marian")
+    theirs = marian.MarianSinusoidalPositionalEmbedding(19, d_model)
+    expected = torch.as_tensor(theirs.create_weight(), dtype=torch.float32)
+    part = Sinusoidal(d_model, halves=True)
+    found = part.embed(torch.zeros(1, 19, d_model), torch.arange(19)[None])
+    torch.testing.assert_close(found[0], expected, rtol=0, atol=1e-6)
+    shifted = Sinusoidal(d_model, halves=True, offset=2).embed(torch.zeros(1, 17, d_model), torch.arange(17)[None])
+    assert torch.equal(shifted, found[:, 2:])
+
+
+def test_learned_positions_may_begin_at_a_later_row():
+    part, at = Learned(5, longest=7, offset=2), torch.tensor([[0, 3, 6]])
+    assert part.vectors.shape == (9, 5)
+    assert torch.equal(part.embed(torch.zeros(1, 3, 5), at)[0], part.vectors[[2, 5, 8]])
+    message = (
+        "learned positions go from 0 to 6, but positions 0 to 7 came; cut the sequence, or build Learned with a larger"
+        " longest"
+    )
+    assert_misfit(message, part.embed, torch.zeros(1, 2, 5), torch.tensor([[0, 7]]))

@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 
+from transom.equations.rotary_scaling import YarnScaling
 from transom.models import Decoder, DecoderConfig, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
 from transom.names import Misfit
 
@@ -16,7 +17,18 @@ PARTS = {
     "low rank": {"value_rank": 3},
     "no bias": {"bias": False, "norm": "rms", "feed_forward": "swiglu"},
     "not scaled": {"scaled": False, "initial": "gpt2", "feed_forward": "gelu"},
+    "normed heads": {"qk_norm": True, "norm": "rms", "qkv_bias": False, "norm_eps": 0.1, "feed_forward": "geglu"},
+    "scaled scores": {"attention_scale": 1.0, "output_bias": False, "hidden_bias": False, "feed_forward": "silu"},
+    "sliding window": {"sliding_window": 3, "feed_forward": "gelu_tanh", "embedding_norm": True, "token_types": 3},
+    "a layer slides": {"sliding_window": 3, "sliding_layers": (1,), "feed_forward": "geglu_tanh"},
+    "yarn": {
+        "positions": "rotary",
+        "position_halves": True,
+        "rotary_scaling": YarnScaling(factor=4.0, original_longest=11, fast=2.0),
+    },
 }
+# Of models that generate.
+OUTPUTS = {"bias of logits": {"logits_bias": True}, "scale of logits": {"logits_scale": 0.3, "tying": "none"}}
 
 
 def encoder(**parts) -> Encoder:

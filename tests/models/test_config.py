@@ -8,8 +8,10 @@ import pytest
 import torch
 from models.small import assert_misfit, decoder, encoder, encoder_decoder
 
+from transom.equations.rotary_scaling import YarnScaling
 from transom.files.strict_settings import parse_json_object, parse_settings
 from transom.models import MODELS, PRESETS, Decoder, DecoderConfig, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
+from transom.models.config import LATER
 
 ENCODER = {"vocabulary": 23, "layers": 2, "d_model": 12, "heads": 2, "d_hidden": 17}
 PAIR = {"vocabulary": 23, "encoder_layers": 2, "decoder_layers": 3, "d_model": 12, "heads": 2, "d_hidden": 17}
@@ -28,7 +30,7 @@ PAIR = {"vocabulary": 23, "encoder_layers": 2, "decoder_layers": 3, "d_model": 1
         ({"padding": 23}, "padding must be a token from 0 to 22, but got 23; None means no padding"),
         (
             {"positions": "rotery"},
-            "positions must be one of none, sinusoidal, learned, rotary, alibi, relative, but got 'rotery';"
+            "positions must be one of none, sinusoidal, learned, rotary, alibi, relative, buckets, but got 'rotery';"
             " did you mean 'rotary'?",
         ),
         ({"norm": "batch"}, "norm must be one of layer, rms, but got 'batch'; there are layer, rms"),
@@ -36,9 +38,21 @@ PAIR = {"vocabulary": 23, "encoder_layers": 2, "decoder_layers": 3, "d_model": 1
             {"arrangement": "postnorm"},
             "arrangement must be one of post_norm, pre_norm, no_skip, but got 'postnorm'; did you mean 'post_norm'?",
         ),
+        ({"norm_eps": 0.0}, "norm_eps must be a number above 0, but got 0.0; give another"),
+        ({"attention_scale": "1"}, "attention_scale must be a number above 0, but got '1'; give another"),
+        (
+            {"position_offset": -1},
+            "position_offset must be a whole number from 0 to 16777216, but got -1; give another",
+        ),
+        (
+            {"sliding_layers": (1,)},
+            "sliding_layers=(1,) say where the window is, but sliding_window says of no size; give sliding_window, or"
+            " leave sliding_layers out",
+        ),
         (
             {"feed_forward": "gelu_new"},
-            "feed_forward must be one of relu, gelu, swiglu, but got 'gelu_new'; did you mean 'gelu'?",
+            "feed_forward must be one of relu, gelu, gelu_tanh, silu, swiglu, geglu, geglu_tanh, but got 'gelu_new';"
+            " did you mean 'gelu_tanh'?",
         ),
         ({"initial": "x"}, "initial must be one of xavier, gpt2, but got 'x'; there are xavier, gpt2"),
         ({"pooling": "max"}, "pooling must be one of mean, first, but got 'max'; there are mean, first"),
@@ -114,6 +128,16 @@ def test_json_that_is_no_object(content, message):
 def test_a_config_survives_json(config):
     decoded = msgspec.json.decode(msgspec.json.encode(msgspec.structs.asdict(config)))
     assert parse_settings(type(config), decoded, "here") == config
+
+
+def test_a_file_names_later_settings_only_where_they_differ():
+    assert set(EncoderConfig(**ENCODER).to_dict()).isdisjoint(LATER)
+    config = EncoderConfig(**ENCODER, rotary_scaling=YarnScaling(factor=2.0, original_longest=7), pooler="tanh")
+    assert set(config.to_dict()) & LATER == {"rotary_scaling", "pooler"}
+    written = msgspec.json.decode(msgspec.json.encode(config.to_dict()))
+    assert parse_settings(EncoderConfig, written, "here") == config
+    fields = {field.name for kind in MODELS.values() for field in msgspec.structs.fields(kind.config_class)}
+    assert fields >= LATER
 
 
 def projections(d_model: int, count: int) -> int:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from transom.layers import ARRANGEMENTS, FEED_FORWARDS, NORMS, POSITIONS, Rotary
-from transom.layers.positions import PositionTable
+from transom.layers.position_encoding import PositionTable
 from transom.lens.capture.watch import watch
 from transom.models import from_pretrained
 from transom.models.config_match import attributes, check_config_match, compare_modules, differences

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from models.small import padded, rows
+from models.small import OUTPUTS, PARTS, padded, rows
 from models.writers import decoder, encoder_decoder
 
 from transom.kernels import native_library
@@ -26,8 +26,16 @@ KNOWN = {
     "rotary": {"positions": "rotary", "heads": 6, "kv_heads": 2, "d_head": 4},
     "alibi": {"positions": "alibi"},
     "relative": {"positions": "relative", "heads": 6, "kv_heads": 2, "d_head": 4},
+    "buckets": {"positions": "buckets", "buckets": 5, "farthest": 7, "attention_scale": 1.0},
+    "scaled scores": PARTS["scaled scores"],
+    "sliding window": PARTS["sliding window"],
+    "geglu_tanh": {"feed_forward": "geglu_tanh", "position_halves": True, "position_offset": 3},
+    "geglu": {"feed_forward": "geglu", "hidden_bias": False},
+    "yarn": PARTS["yarn"],
+    **OUTPUTS,
 }
 UNKNOWN = {
+    "windows that differ from block to block": PARTS["a layer slides"],
     "NarrowLinear": {"narrow": True},
     "LowRank": {"value_rank": 3},
 }
@@ -49,6 +57,13 @@ def outcomes(monkeypatch):
 
     monkeypatch.setattr(choose_steps, "make_native_steps", record_outcome)
     return outcomes
+
+
+def test_native_steps_norm_queries_and_keys(outcomes, monkeypatch):
+    model, (tokens, real) = decoder(**PARTS["normed heads"], positions="rotary"), padded(rows(7, 3, 5, 1), "left")
+    sequences = model.generate(tokens, real, **FREE)
+    assert isinstance(outcomes[-1], NativeSteps)
+    assert torch.equal(sequences, generate_by_torch(monkeypatch, model, tokens, real, **FREE))
 
 
 def generate_by_torch(monkeypatch, model, *args, **settings):

@@ -29,6 +29,10 @@ KINDS = [
     "rotary_halves",
     "store_kv",
     "attend",
+    "gelu_tanh",
+    "silu",
+    "multiply",
+    "norm_heads",
 ]
 OWN, SOURCE = 0, 1  # the slot tables: of self-attention, and of cross-attention
 
@@ -106,6 +110,13 @@ class ProgramBuilder:
         self.references += [gain, shift]
         return self.record(kind, x, width, weight=gain.data_ptr(), bias=shift.data_ptr(), eps=eps)
 
+    def norm_heads(self, x: ProgramValue, heads: HeadSizes, gains: list[Tensor], eps: float) -> ProgramValue:
+        """x with each query and key divided by its root mean square, times the gain of queries or that of keys."""
+        gains = [gain.detach().clone() for gain in gains]
+        self.references += gains
+        pointers = {"weight": gains[0].data_ptr(), "bias": gains[1].data_ptr()}
+        return self.record("norm_heads", x, x.width, eps=eps, **pointers, **asdict(heads))
+
     def rotate(self, x: ProgramValue, heads: HeadSizes, halves: bool) -> ProgramValue:
         """x with its queries and keys rotated by the angles of their position; the values after them stay."""
         return self.record("rotary_halves" if halves else "rotary", x, x.width, **asdict(heads))
@@ -143,11 +154,13 @@ class DecodeProgram:
         self.biases, self.bias_tables = builder.biases, list[Tensor]()
         self.registers = self.output = self.rotary = torch.empty(0)
 
-    def reserve(self, positions: int, angles: Float[Tensor, "token pairs"] | None = None) -> None:
-        """Prepare biases and angles for this many positions."""
+    def reserve(
+        self, positions: int, angles: Float[Tensor, "token pairs"] | None = None, magnitude: float = 1.0
+    ) -> None:
+        """Prepare biases and angles for this many positions; rotated numbers are multiplied by `magnitude`."""
         self.bias_tables, self.struct.positions = [], positions
         if angles is not None:
-            self.rotary = torch.stack([angles.cos(), angles.sin()], dim=2)
+            self.rotary = torch.stack([angles.cos(), angles.sin()], dim=2) * magnitude
             self.struct.rotary = self.rotary.data_ptr()
         for index, bias in self.biases.items():
             operation = self.operations[index]

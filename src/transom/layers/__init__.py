@@ -3,19 +3,10 @@
 from transom.layers.attention import MultiHeadAttention, SelfAttention
 from transom.layers.blocks import ARRANGEMENTS, NORMS, Arrangement, NoSkip, PostNorm, PreNorm, Stack
 from transom.layers.embedding import Embedding
-from transom.layers.feed_forward import FEED_FORWARDS, FeedForward, SwiGLU
+from transom.layers.feed_forward import FEED_FORWARDS, FeedForward, GatedFeedForward, SwiGLU
 from transom.layers.kv_cache import BlockCache, CrossCache, SelfCache, StackCache
-from transom.layers.positions import (
-    POSITIONS,
-    Alibi,
-    Learned,
-    NoPositions,
-    Positions,
-    PositionSizes,
-    Relative,
-    Rotary,
-    Sinusoidal,
-)
+from transom.layers.position_encoding import NoPositions, Positions, PositionSizes
+from transom.layers.positions import POSITIONS, Alibi, Learned, Relative, RelativeBuckets, Rotary, Sinusoidal
 from transom.layers.projections import LowRank, NarrowLinear, Projection
 
 __all__ = [
@@ -29,6 +20,7 @@ __all__ = [
     "CrossCache",
     "Embedding",
     "FeedForward",
+    "GatedFeedForward",
     "Learned",
     "LowRank",
     "MultiHeadAttention",
@@ -41,6 +33,7 @@ __all__ = [
     "PreNorm",
     "Projection",
     "Relative",
+    "RelativeBuckets",
     "Rotary",
     "SelfAttention",
     "SelfCache",

@@ -1,17 +1,19 @@
 """Attention with parameters: a single head, and many heads with every dimension free."""
 
+from collections.abc import Callable
+
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from transom.equations.biases import Bias
 from transom.equations.heads import merge_heads, split_heads
-from transom.equations.masks import Mask
+from transom.equations.masks import Mask, sliding_window
 from transom.equations.region import Region
 from transom.kernels import attend
-from transom.kernels.problem import to_bias
+from transom.kernels.problem import to_bias, to_mask
 from transom.layers.checks import check_positive, check_share, check_vectors, divide_evenly
 from transom.layers.kv_cache import CrossCache, SelfCache
-from transom.layers.positions import NoPositions, Positions, Vectors, token_positions
+from transom.layers.position_encoding import Heads, NoPositions, Positions, Vectors, token_positions
 from transom.layers.projections import LowRank, NarrowLinear, Projection
 from transom.names import Misfit, format_shape
 
@@ -54,8 +56,12 @@ class MultiHeadAttention(nn.Module):
     kv_heads     heads of the keys and values, shared by groups of query heads (Ainslie et al. 2023)
     value_rank   low-rank values: V = x V_down V_up
     narrow       each head reads only its own slice of the vector, d_model / heads numbers
-    positions    a part that enters in attention: Rotary, Alibi, Relative
+    positions    a part that enters in attention: Rotary, Alibi, Relative, RelativeBuckets
     d_source     width of the source in cross-attention, if it is not d_model
+    output_bias  whether W_O has a bias; by default as the others
+    qk_norm      builds a norm for d_head, which each query and each key passes before its position
+    scale        of the scores, by default 1 / √d_head
+    window       tokens that a query may attend to on each side, itself included; by default all
     """
 
     def __init__(
@@ -73,6 +79,10 @@ class MultiHeadAttention(nn.Module):
         positions: Positions | None = None,
         dropout: float = 0.0,
         d_source: int | None = None,
+        output_bias: bool | None = None,
+        qk_norm: Callable[[int], nn.Module] | None = None,
+        scale: float | None = None,
+        window: int | None = None,
     ) -> None:
         super().__init__()
         check_positive(d_model=d_model, heads=heads)
@@ -83,7 +93,7 @@ class MultiHeadAttention(nn.Module):
         self.d_value = d_head if d_value is None else d_value
         self.d_out = d_model if d_out is None else d_out
         self.d_source = d_model if d_source is None else d_source
-        self.dropout = dropout
+        self.dropout, self.scale, self.window = dropout, scale, window
         self.check_sizes()
         if narrow:
             self.check_narrow(value_rank)
@@ -96,7 +106,8 @@ class MultiHeadAttention(nn.Module):
             self.W_V = build_projection(self.d_source, self.kv_heads, self.d_value, bias, narrow)
         else:
             self.W_V = LowRank(self.d_source, value_rank, self.kv_heads * self.d_value, bias)
-        self.W_O = Projection(heads * self.d_value, self.d_out, bias=bias)
+        self.W_O = Projection(heads * self.d_value, self.d_out, bias=bias if output_bias is None else output_bias)
+        self.norm_Q, self.norm_K = (None, None) if qk_norm is None else (qk_norm(d_head), qk_norm(d_head))
 
     def forward(
         self,
@@ -113,7 +124,8 @@ class MultiHeadAttention(nn.Module):
         """
         Q, K, V = self.project(x, source, cache)
         dropout = self.dropout if self.training else 0.0
-        heads = attend(Q, K, V, allowed=allowed, bias=self.combine_bias(bias, Q, K), causal=causal, dropout=dropout)
+        allowed, bias = self.combine_window(allowed, Q, K), self.combine_bias(bias, Q, K)
+        heads = attend(Q, K, V, allowed=allowed, bias=bias, causal=causal, scale=self.scale, dropout=dropout)
         return self.W_O(merge_heads(heads))
 
     def project(self, x: Vectors, source: Source | None = None, cache: SelfCache | CrossCache | None = None) -> QKV:
@@ -123,7 +135,8 @@ class MultiHeadAttention(nn.Module):
         """
         self.check(x, source, cache)
         start = cache.length if isinstance(cache, SelfCache) else 0
-        Q = self.positions.rotate(split_heads(self.W_Q(x), self.heads), token_positions(x.shape[1], start, x.device))
+        Q = normalize(split_heads(self.W_Q(x), self.heads), self.norm_Q)
+        Q = self.positions.rotate(Q, token_positions(x.shape[1], start, x.device))
         if isinstance(cache, CrossCache):
             K, V = cache.fill(source, self.keys_and_values)
             check_batch(x, K)
@@ -135,8 +148,16 @@ class MultiHeadAttention(nn.Module):
 
     def keys_and_values(self, x: Float[Tensor, "batch keys any"], start: int = 0) -> tuple[Tensor, Tensor]:
         """K and V of x, split into heads; `start` is the position of its first token."""
-        K = self.positions.rotate(split_heads(self.W_K(x), self.kv_heads), token_positions(x.shape[1], start, x.device))
+        K = normalize(split_heads(self.W_K(x), self.kv_heads), self.norm_K)
+        K = self.positions.rotate(K, token_positions(x.shape[1], start, x.device))
         return K, split_heads(self.W_V(x), self.kv_heads)
+
+    def combine_window(self, allowed: Tensor | Mask | None, Q: Tensor, K: Tensor) -> Tensor | Mask | None:
+        """The caller's mask and the window of this layer."""
+        if self.window is None:
+            return allowed
+        of_caller = to_mask(allowed, (Q.shape[0], Q.shape[1], Q.shape[2], K.shape[2]), Q.device)
+        return sliding_window(self.window) if of_caller is None else of_caller & sliding_window(self.window)
 
     def combine_bias(self, bias: Tensor | Bias | None, Q: Tensor, K: Tensor) -> Tensor | Bias | None:
         """The caller's bias plus that of the positions; their sum is materialized only if there are both."""
@@ -170,6 +191,11 @@ class MultiHeadAttention(nn.Module):
                 f"{type(self.positions).__name__} positions count along one sequence, but this is cross-attention;"
                 " build it without positions"
             )
+        if self.window is not None:
+            raise Misfit(
+                f"a window counts along one sequence, but this is cross-attention with window={self.window};"
+                " build it without a window"
+            )
 
     def check_sizes(self) -> None:
         """Raise an error for sizes that no attention can have."""
@@ -177,6 +203,8 @@ class MultiHeadAttention(nn.Module):
         check_positive(**{name: getattr(self, name) for name in names})
         check_share("dropout", self.dropout)
         divide_evenly(self.heads, self.kv_heads, ("heads", "kv_heads"))
+        if self.window is not None:
+            check_positive(window=self.window)
 
     def check_narrow(self, value_rank: int | None) -> None:
         """Raise an error for options that narrow heads cannot have."""
@@ -200,6 +228,11 @@ class MultiHeadAttention(nn.Module):
 def build_projection(d_in: int, heads: int, d_head: int, bias: bool, narrow: bool) -> Projection | NarrowLinear:
     """A map to heads · d_head numbers, from the whole vector or from each head's slice."""
     return NarrowLinear(d_in, heads, d_head, bias) if narrow else Projection(d_in, heads * d_head, bias=bias)
+
+
+def normalize(x: Heads, norm: nn.Module | None) -> Heads:
+    """Queries or keys after the norm that the layer has for them, if it has one (Henry et al. 2020)."""
+    return x if norm is None else norm(x)
 
 
 def check_batch(x: Tensor, source: Tensor) -> None:

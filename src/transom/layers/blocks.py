@@ -12,13 +12,14 @@ from transom.layers.attention import MultiHeadAttention, Source
 from transom.layers.checks import check_positive, check_vectors
 from transom.layers.dropout import Dropout
 from transom.layers.kv_cache import BlockCache, CrossCache, SelfCache, StackCache
-from transom.layers.positions import Positions, Vectors
+from transom.layers.position_encoding import Positions, Vectors
 from transom.names import Misfit
 
 Norm = Callable[[int], nn.Module]
 
-# PyTorch's default ε of RMSNorm depends on the dtype: the same parameters would be another function in half precision.
-NORMS: dict[str, Norm] = {"layer": nn.LayerNorm, "rms": partial(nn.RMSNorm, eps=1e-5)}
+# Each is built by NORMS[name](d_model, eps=…). PyTorch's default ε of RMSNorm depends on the dtype: the same parameters
+# would be another function in half precision.
+NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": partial(nn.RMSNorm, eps=1e-5)}
 
 
 AnyVectors = Float[Tensor, "*any d_model"]  # the equation of a block is the same for every vector

@@ -1,6 +1,7 @@
 """Token embeddings: tokens to vectors, and vectors to logits."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float, Int
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from transom.layers.checks import check_padding, check_positive, check_vectors, lookup
 from transom.layers.dropout import Dropout
-from transom.layers.positions import NoPositions, PositionIds, Positions, Vectors, token_positions
+from transom.layers.position_encoding import NoPositions, PositionIds, Positions, Vectors, token_positions
 from transom.names import Misfit, format_shape
 
 Tokens = Int[Tensor, "batch token"]
@@ -17,9 +18,12 @@ Tokens = Int[Tensor, "batch token"]
 class Embedding(nn.Module):
     """A learned vector per token, times √d_model, plus its position (Vaswani et al. 2017, sections 3.4 and 3.5).
 
-    padding     the padding token: its vector starts at 0 and is not trained
-    scaled      times √d_model, which brings the numbers from variance 1/d_model to 1
-    positions   a part that enters at the embedding: Sinusoidal, Learned
+    padding       the padding token: its vector starts at 0 and is not trained
+    scaled        times √d_model, which brings the numbers from variance 1/d_model to 1
+    positions     a part that enters at the embedding: Sinusoidal, Learned
+    token_types   a learned vector for each of so many types of tokens, such as the first and the second text of a pair
+                  (Devlin et al. 2019, section 3.2)
+    norm          builds a norm for d_model, through which the sum passes
     """
 
     def __init__(
@@ -30,20 +34,27 @@ class Embedding(nn.Module):
         scaled: bool = True,
         positions: Positions | None = None,
         dropout: float = 0.0,
+        *,
+        token_types: int | None = None,
+        norm: Callable[[int], nn.Module] | None = None,
     ) -> None:
         super().__init__()
-        check_positive(vocabulary=vocabulary, d_model=d_model)
+        check_positive(vocabulary=vocabulary, d_model=d_model, token_types=token_types or 1)
         check_padding(padding, vocabulary)
         self.vocabulary, self.d_model, self.padding = vocabulary, d_model, padding
         self.scale = math.sqrt(d_model) if scaled else 1.0
         self.positions = NoPositions() if positions is None else positions
         self.positions.check_place("the embedding", d_model=d_model)
         self.vectors = nn.Parameter(torch.empty(vocabulary, d_model))
+        self.type_vectors = None if token_types is None else nn.Parameter(torch.empty(token_types, d_model))
+        self.norm = None if norm is None else norm(d_model)
         self.dropout = Dropout(dropout)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.vectors, std=self.d_model**-0.5)
+        if self.type_vectors is not None:
+            nn.init.normal_(self.type_vectors, std=self.d_model**-0.5)
         if self.padding is not None:
             with torch.no_grad():
                 self.vectors[self.padding] = 0.0
@@ -68,12 +79,36 @@ class Embedding(nn.Module):
         embedding.vectors = nn.Parameter(vectors.detach().clone(), requires_grad=not frozen)
         return embedding
 
-    def forward(self, tokens: Tokens, start: int = 0, at: PositionIds | Int[Tensor, " token"] | None = None) -> Vectors:
-        """The tokens' vectors; their positions are `at`, or count from `start`."""
+    def forward(
+        self,
+        tokens: Tokens,
+        start: int = 0,
+        at: PositionIds | Int[Tensor, " token"] | None = None,
+        types: Tokens | None = None,
+    ) -> Vectors:
+        """The tokens' vectors; their positions are `at`, or count from `start`; their types are 0 by default."""
         self.check(tokens, at)
         x = self.lookup(tokens) * self.scale
         at = token_positions(tokens.shape[1], start, tokens.device) if at is None else at
-        return self.dropout(self.positions.embed(x, at if at.dim() == 2 else at[None]))
+        return self.dropout(self.place(x, at if at.dim() == 2 else at[None], types))
+
+    def place(self, x: Vectors, at: PositionIds, types: Tokens | None = None) -> Vectors:
+        """Scaled vectors of tokens, with their positions and types, and through the norm."""
+        x = self.positions.embed(x, at)
+        if self.type_vectors is not None:
+            x = x + self.type_vectors[0] if types is None else x + self.lookup_types(types)
+        elif types is not None:
+            raise Misfit("this embedding has no token types, but types came; build it with token_types, or leave them")
+        return x if self.norm is None else self.norm(x)
+
+    def lookup_types(self, types: Tokens) -> Vectors:
+        """The vectors of token types."""
+        assert self.type_vectors is not None
+        message = (
+            f"the embedding knows token types 0 to {len(self.type_vectors) - 1}, but types {{lowest}} to {{highest}}"
+            " came; number the texts of a pair from 0"
+        )
+        return lookup(self.type_vectors, types, message)
 
     def logits(self, x: Vectors) -> Float[Tensor, "batch token vocabulary"]:
         """x · each token's vector: logits with the parameters of the embedding (Press & Wolf 2017)."""

@@ -37,13 +37,20 @@ class FeedForward(nn.Module):
         return self.W_2(self.dropout(self.activation(self.W_1(x))))
 
 
-class SwiGLU(nn.Module):
-    """(silu(x W_gate) ⊗ x W_up) W_down: one half gates the other (Shazeer 2020, equation 6)."""
+class GatedFeedForward(nn.Module):
+    """(activation(x W_gate) ⊗ x W_up) W_down: one half gates the other (Shazeer 2020, section 2)."""
 
-    def __init__(self, d_model: int, d_hidden: int, bias: bool = False, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        d_hidden: int,
+        activation: Callable[[Tensor], Tensor] = F.gelu,
+        bias: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
         check_positive(d_model=d_model, d_hidden=d_hidden)
-        self.d_model = d_model
+        self.d_model, self.activation = d_model, activation
         self.W_gate = Projection(d_model, d_hidden, bias=bias)
         self.W_up = Projection(d_model, d_hidden, bias=bias)
         self.W_down = Projection(d_hidden, d_model, bias=bias)
@@ -51,12 +58,28 @@ class SwiGLU(nn.Module):
 
     def forward(self, x: Float[Tensor, "batch token d_model"]) -> Float[Tensor, "batch token d_model"]:
         check_vectors("feed-forward", x, self.d_model, self.W_gate.weight)
-        return self.W_down(self.dropout(F.silu(self.W_gate(x)) * self.W_up(x)))
+        return self.W_down(self.dropout(self.activation(self.W_gate(x)) * self.W_up(x)))
+
+
+class SwiGLU(GatedFeedForward):
+    """(silu(x W_gate) ⊗ x W_up) W_down (Shazeer 2020, equation 6)."""
+
+    def __init__(self, d_model: int, d_hidden: int, bias: bool = False, dropout: float = 0.0) -> None:
+        super().__init__(d_model, d_hidden, F.silu, bias, dropout)
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))), close to x Φ(x) (Hendrycks & Gimpel 2016, section 2)."""
+    return F.gelu(x, approximate="tanh")
 
 
 # Each is built by FEED_FORWARDS[name](d_model, d_hidden, bias=…, dropout=…).
 FEED_FORWARDS: dict[str, Callable[..., nn.Module]] = {
     "relu": partial(FeedForward, activation=torch.relu),
     "gelu": partial(FeedForward, activation=F.gelu),
+    "gelu_tanh": partial(FeedForward, activation=gelu_tanh),
+    "silu": partial(FeedForward, activation=F.silu),
     "swiglu": SwiGLU,
+    "geglu": partial(GatedFeedForward, activation=F.gelu),
+    "geglu_tanh": partial(GatedFeedForward, activation=gelu_tanh),
 }

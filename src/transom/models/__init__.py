@@ -11,6 +11,7 @@ from transom.models.encoder import Encoder
 from transom.models.encoder_decoder import EncoderDecoder
 from transom.models.folder import read_config_header
 from transom.models.generation import GenerateOutput, GenerationConfig
+from transom.models.hugging_face import from_hugging_face, to_hugging_face
 from transom.models.model import Model
 
 MODELS: dict[str, type[Model]] = {"encoder": Encoder, "decoder": Decoder, "encoder_decoder": EncoderDecoder}
@@ -28,7 +29,9 @@ __all__ = [
     "GenerateOutput",
     "GenerationConfig",
     "Model",
+    "from_hugging_face",
     "from_pretrained",
+    "to_hugging_face",
 ]
 
 

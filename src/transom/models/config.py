@@ -5,17 +5,43 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from transom.equations.rotary_scaling import LinearScaling, Llama3Scaling, YarnScaling
 from transom.files.strict_settings import check_choice
 from transom.layers import ARRANGEMENTS, FEED_FORWARDS, NORMS, POSITIONS
 from transom.layers.checks import check_padding, check_share
 from transom.models.initialization import INITIALS
-from transom.models.pooling import POOLINGS
+from transom.models.pooling import POOLERS, POOLINGS
 from transom.names import Misfit
 
 # The most of each size: more is a mistake in a file, which would cost memory or time.
 LARGEST = 2**24
 LARGEST_OF = {"d_model": 2**18, "heads": 2**12, "layers": 1000, "encoder_layers": 1000, "decoder_layers": 1000}
 MOST_LABELS = 10_000
+POSITIVE = {"norm_eps", "position_base", "attention_scale", "logits_scale"}
+FROM_ZERO = {"padding", "position_offset"}
+# Settings that version 0.1.0 did not have.
+LATER = {
+    "norm_eps",
+    "qkv_bias",
+    "output_bias",
+    "hidden_bias",
+    "qk_norm",
+    "attention_scale",
+    "sliding_window",
+    "sliding_layers",
+    "position_base",
+    "position_halves",
+    "position_offset",
+    "rotary_scaling",
+    "buckets",
+    "farthest",
+    "embedding_norm",
+    "token_types",
+    "pooler",
+    "masked_tokens",
+    "logits_bias",
+    "logits_scale",
+}
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,6 +55,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     hidden_dropout      inside the feed-forward part
     longest             tokens of the longest sequence; a firm limit with learned positions
     padding             the padding token
+
+    The settings below `vocabulary` came later, for models of other libraries; a config.json names them only if they
+    differ from their defaults.
+
+    norm_eps                              ε of every norm
+    qkv_bias, output_bias, hidden_bias    of W_Q, W_K and W_V; of W_O; of the feed-forward: by default as `bias`
+    qk_norm, attention_scale              as in `MultiHeadAttention`
+    sliding_window, sliding_layers        tokens that a query sees back, itself included; the layers for which that
+                                          holds, by default all
+    position_base, position_halves, position_offset, rotary_scaling, buckets, farthest    as in `PositionSizes`
+    embedding_norm, token_types           as in `Embedding`
     """
 
     d_model: int
@@ -51,6 +88,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     longest: int = 1024
     padding: int | None = 0
     vocabulary: int
+    norm_eps: float = 1e-5
+    qkv_bias: bool | None = None
+    output_bias: bool | None = None
+    hidden_bias: bool | None = None
+    qk_norm: bool = False
+    attention_scale: float | None = None
+    sliding_window: int | None = None
+    sliding_layers: tuple[int, ...] | None = None
+    position_base: float = 10_000.0
+    position_halves: bool = False
+    position_offset: int = 0
+    rotary_scaling: LinearScaling | Llama3Scaling | YarnScaling | None = None
+    buckets: int = 32
+    farthest: int = 128
+    embedding_norm: bool = False
+    token_types: int | None = None
 
     CHOICES: ClassVar[dict[str, dict[str, Any]]] = {
         "positions": POSITIONS,
@@ -67,21 +120,43 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 check_choice(name, value, self.CHOICES[name])
             elif field.type is bool:
                 check_flag(name, value)
+            elif name in POSITIVE:
+                check_above_zero(name, value)
             elif field.type is float:
                 check_share(name, value)
-            elif field.type is int or (name != "padding" and value is not None and field.type == int | None):
+            elif name not in FROM_ZERO and (field.type is int or (value is not None and field.type == int | None)):
                 check_size(name, value)
         check_padding(self.padding, self.vocabulary)
+        check_offset(self.position_offset)
+        if self.sliding_layers is not None and self.sliding_window is None:
+            raise Misfit(
+                f"sliding_layers={self.sliding_layers} say where the window is, but sliding_window says of no size;"
+                " give sliding_window, or leave sliding_layers out"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings for config.json; the later ones only where they differ, so that earlier versions read it."""
+        settings = msgspec.structs.asdict(self)
+        default = {field.name: field.default for field in msgspec.structs.fields(self)}
+        return {name: value for name, value in settings.items() if name not in LATER or value != default[name]}
 
 
 class EncoderConfig(Config, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An encoder; `labels` are the names of its classes, `pooling` makes one vector of a sequence."""
+    """An encoder.
+
+    labels          the names of its classes
+    pooling         makes one vector of a sequence
+    pooler          an affine map of that vector and "tanh" (BERT, RoBERTa) or "relu" (DistilBERT); or "none"
+    masked_tokens   it has a head for the tokens behind masks, see `MaskedTokenHead`
+    """
 
     layers: int
     labels: tuple[str, ...] = ()
     pooling: str = "mean"
+    pooler: str = "none"
+    masked_tokens: bool = False
 
-    CHOICES: ClassVar = {**Config.CHOICES, "pooling": POOLINGS}
+    CHOICES: ClassVar = {**Config.CHOICES, "pooling": POOLINGS, "pooler": POOLERS}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,13 +170,17 @@ class EncoderConfig(Config, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class DecoderConfig(Config, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A decoder.
 
-    tying    "target": the output has the embedding's parameters; or "none"
-    causal   no token sees later ones; False shows why: the model learns to copy the answer
+    tying          "target": the output has the embedding's parameters; or "none"
+    causal         no token sees later ones; False shows why: the model learns to copy the answer
+    logits_bias    a learned number per token is added to the logits
+    logits_scale   the vectors are multiplied by it before the unembedding
     """
 
     layers: int
     tying: str = "target"
     causal: bool = True
+    logits_bias: bool = False
+    logits_scale: float = 1.0
 
     CHOICES: ClassVar = {**Config.CHOICES, "tying": dict.fromkeys(("target", "none"))}
 
@@ -109,22 +188,26 @@ class DecoderConfig(Config, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class EncoderDecoderConfig(Config, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An encoder, and a decoder that attends to it; `source_vocabulary` is `vocabulary` by default.
 
-    tying   "all": source, target and output share one matrix; "target": target and output; or "none"
+    tying          "all": source, target and output share one matrix; "target": target and output; "embeddings":
+                   source and target; or "none"
+    logits_bias, logits_scale   as in `DecoderConfig`
     """
 
     encoder_layers: int
     decoder_layers: int
     source_vocabulary: int | None = None
     tying: str = "all"
+    logits_bias: bool = False
+    logits_scale: float = 1.0
 
-    CHOICES: ClassVar = {**Config.CHOICES, "tying": dict.fromkeys(("all", "target", "none"))}
+    CHOICES: ClassVar = {**Config.CHOICES, "tying": dict.fromkeys(("all", "target", "embeddings", "none"))}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_padding(self.padding, self.source_vocabulary or self.vocabulary)
-        if self.tying == "all" and self.source_vocabulary not in (None, self.vocabulary):
+        if self.tying in ("all", "embeddings") and self.source_vocabulary not in (None, self.vocabulary):
             raise Misfit(
-                f"tying='all' needs one vocabulary, but source_vocabulary={self.source_vocabulary} and"
+                f"tying={self.tying!r} needs one vocabulary, but source_vocabulary={self.source_vocabulary} and"
                 f" vocabulary={self.vocabulary}; use tying='target', or one tokenizer for both"
             )
 
@@ -133,6 +216,17 @@ def check_size(name: str, size: object) -> None:
     largest = LARGEST_OF.get(name, LARGEST)
     if type(size) is not int or not 1 <= size <= largest:
         raise Misfit(f"{name} must be a whole number from 1 to {largest}, but got {size!r}; give another size")
+
+
+def check_above_zero(name: str, value: object) -> None:
+    is_number = type(value) in (int, float) and 0.0 < value < float("inf")  # pyright: ignore[reportOperatorIssue]
+    if value is not None and not is_number:
+        raise Misfit(f"{name} must be a number above 0, but got {value!r}; give another")
+
+
+def check_offset(offset: object) -> None:
+    if type(offset) is not int or not 0 <= offset <= LARGEST:
+        raise Misfit(f"position_offset must be a whole number from 0 to {LARGEST}, but got {offset!r}; give another")
 
 
 def check_flag(name: str, flag: object) -> None:

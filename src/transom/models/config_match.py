@@ -13,7 +13,7 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from transom.layers.positions import PositionTable
+from transom.layers.position_encoding import PositionTable
 from transom.names import Misfit
 
 BOOKKEEPING = {*vars(nn.Module()), "_compiled_call_impl"}  # of every module: its mode, its hooks, its compiled form

@@ -29,8 +29,9 @@ class Decoder(GenerativeModel):
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__(config)
         self.embedding = builders.build_embedding(config, config.vocabulary)
-        self.stack = builders.build_stack(config, config.layers)
+        self.stack = builders.build_stack(config, config.layers, causal=config.causal)
         self.output = new_unembedding(config.vocabulary, config.d_model) if config.tying == "none" else None
+        self.logits_bias = nn.Parameter(torch.zeros(config.vocabulary)) if config.logits_bias else None
         self.generation = GenerationConfig()
         self.initialize()
 
@@ -62,7 +63,7 @@ class Decoder(GenerativeModel):
         documents: Tokens | None = None,
     ) -> Float[Tensor, "batch token vocabulary"]:
         """Logits of the token that follows each; the arguments are those of `hidden`."""
-        return self.hidden(tokens, real, cache, documents) @ self.unembedding.mT
+        return self.logits(self.hidden(tokens, real, cache, documents))
 
     def new_cache(self) -> StackCache:
         """An empty cache for `hidden`."""

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from transom.layers import Embedding, Stack, StackCache
 from transom.models import builders
@@ -36,11 +37,13 @@ class EncoderDecoder(GenerativeModel):
         super().__init__(config)
         self.source_embedding = builders.build_embedding(config, config.source_vocabulary or config.vocabulary)
         self.target_embedding = builders.build_embedding(config, config.vocabulary)
-        if config.tying == "all":
+        if config.tying in ("all", "embeddings"):
             self.source_embedding.vectors = self.target_embedding.vectors
         self.encoder = builders.build_stack(config, config.encoder_layers)
-        self.decoder = builders.build_stack(config, config.decoder_layers, cross=True)
-        self.output = new_unembedding(config.vocabulary, config.d_model) if config.tying == "none" else None
+        self.decoder = builders.build_stack(config, config.decoder_layers, cross=True, causal=True)
+        is_tied = config.tying in ("all", "target")
+        self.output = None if is_tied else new_unembedding(config.vocabulary, config.d_model)
+        self.logits_bias = nn.Parameter(torch.zeros(config.vocabulary)) if config.logits_bias else None
         self.generation = GenerationConfig()
         self.initialize()
 
@@ -85,7 +88,7 @@ class EncoderDecoder(GenerativeModel):
         self, source: Source, target: Tokens, source_real: SourceReal | None = None, target_real: RealKeys | None = None
     ) -> Float[Tensor, "batch token vocabulary"]:
         """Logits of the token that follows each target token; the target begins with the start token."""
-        return self.hidden(source, target, source_real, target_real) @ self.unembedding.mT
+        return self.logits(self.hidden(source, target, source_real, target_real))
 
     def new_cache(self) -> StackCache:
         """An empty cache for `decode`."""

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
-import msgspec
 import torch
 from torch import nn
 
@@ -81,7 +80,7 @@ class Model(nn.Module):
         else:
             tensors = {name: parameter.to(dtype) for name, parameter in parameters.items()}
         with atomic_folder(Path(folder)) as new:
-            write_json(new / CONFIG, {"format": FORMAT, "model": self.kind} | msgspec.structs.asdict(self.config))
+            write_json(new / CONFIG, {"format": FORMAT, "model": self.kind} | self.config.to_dict())
             save_tensors(new, tensors, shard_bytes)
             write_file(new / README, (self.default_readme() if readme is None else readme).encode())
             if self.generation is not None:
@@ -91,7 +90,7 @@ class Model(nn.Module):
 
     def default_readme(self) -> str:
         """A README that lists the sizes of the model."""
-        rows = "\n".join(f"| {name} | {value} |" for name, value in msgspec.structs.asdict(self.config).items())
+        rows = "\n".join(f"| {name} | {value} |" for name, value in self.config.to_dict().items())
         return (
             f"# A Transom {self.kind.replace('_', '–')}\n\n{self.count():,} parameters. Load it with\n\n"
             f"    transom.models.{type(self).__name__}.from_pretrained(folder)\n\n"

@@ -21,13 +21,18 @@ enum OperationKind : int64_t {
     ROTARY,
     ROTARY_HALVES,
     STORE_KV,
-    ATTEND
+    ATTEND,
+    GELU_TANH,
+    SILU,
+    MULTIPLY,
+    NORM_HEADS
 };
 
 struct Operation {
     int64_t kind, input, other, output;  // registers; −1 is the output of the program
     int64_t in_features, out_features;  // the widths of a row, before and after
-    const float *weight, *bias;  // LINEAR: packed; a norm: gain and shift; ATTEND: weight is PagedAttention's bias
+    // LINEAR: packed; a norm: gain and shift; NORM_HEADS: gains of queries and of keys; ATTEND: PagedAttention's bias
+    const float *weight, *bias;
     float* kv_cache;
     int64_t heads, kv_heads, d_head, slot_table;  // of an attention
     double eps;
@@ -79,12 +84,46 @@ static void gelu(const float* x, float* y, int64_t n) {
     for (int64_t i = 0; i < n; i++) y[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.70710678118654752f));
 }
 
+static void gelu_tanh(const float* x, float* y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        float inner = 0.7978845608028654f * (x[i] + 0.044715f * x[i] * x[i] * x[i]);
+        y[i] = 0.5f * x[i] * (1.0f + tanhf(inner));
+    }
+}
+
+static void silu(const float* x, float* y, int64_t n) {
+    for (int64_t i = 0; i < n; i += W) {
+        Floats value = load_partial(x + i, n - i);
+        store_partial(y + i, value / (1.0f + exp2(minimum(value * -LOG2_E, broadcast(126.0f)))), n - i);
+    }
+}
+
+static void activate(int64_t kind, const float* x, float* y, int64_t n) {
+    if (kind == GELU) return gelu(x, y, n);
+    if (kind == GELU_TANH) return gelu_tanh(x, y, n);
+    if (kind == SILU) return silu(x, y, n);
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
+}
+
 // silu(gate) · x
 static void swiglu(const float* gate, const float* x, float* y, int64_t n) {
     for (int64_t i = 0; i < n; i += W) {
         Floats g = load_partial(gate + i, n - i);
         Floats sigmoid = 1.0f / (1.0f + exp2(minimum(g * -LOG2_E, broadcast(126.0f))));
         store_partial(y + i, g * sigmoid * load_partial(x + i, n - i), n - i);
+    }
+}
+
+// Divide each query and key by its root mean square, times its gain; copy the values after them.
+static void norm_heads(const float* x, const Operation& operation, float* y) {
+    int64_t d_head = operation.d_head, normed = operation.heads + operation.kv_heads;
+    memcpy(y + normed * d_head, x + normed * d_head, sizeof(float) * operation.kv_heads * d_head);
+    for (int64_t head = 0; head < normed; head++) {
+        const float *from = x + head * d_head, *gain = head < operation.heads ? operation.weight : operation.bias;
+        float squares = 0.0f;
+        for (int64_t i = 0; i < d_head; i++) squares += from[i] * from[i];
+        float factor = 1.0f / sqrtf(squares / d_head + (float)operation.eps);
+        for (int64_t i = 0; i < d_head; i++) y[head * d_head + i] = from[i] * factor * gain[i];
     }
 }
 
@@ -123,10 +162,15 @@ static void run_row(const Program& program, const Operation& operation, int64_t 
         case RMS_NORM:
             return normalize(x, operation, false, y);
         case RELU:
-            for (int64_t i = 0; i < n; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
-            return;
         case GELU:
-            return gelu(x, y, n);
+        case GELU_TANH:
+        case SILU:
+            return activate(operation.kind, x, y, n);
+        case MULTIPLY:
+            for (int64_t i = 0; i < n; i++) y[i] = x[i] * other[i];
+            return;
+        case NORM_HEADS:
+            return norm_heads(x, operation, y);
         case SWIGLU:
             return swiglu(x, other, y, n);
         case ROTARY:

@@ -36,6 +36,14 @@ class DecodingModel(Protocol):
     @property
     def unembedding(self) -> nn.Parameter: ...
 
+    @property
+    def logits_bias(self) -> nn.Parameter | None: ...
+
+    @property
+    def logits_scale(self) -> float: ...
+
+    def logits(self, hidden: Tensor) -> Tensor: ...
+
     def new_cache(self) -> StackCache: ...
 
     def decode(self, tokens: Tensor, encoded: Any, source_real: Any, real: Any, cache: Any, /) -> Tensor: ...
@@ -82,7 +90,7 @@ class CachedSteps(DecodingSteps):
     def logits(self, tokens: Tokens) -> Logits:
         hidden = self.model.decode(tokens, self.encoded, self.source_real, self.real, self.cache)
         self.encoded = None  # the cache holds its keys and values now
-        return hidden[:, -1] @ self.model.unembedding.mT
+        return self.model.logits(hidden[:, -1])
 
     def fill_cross_caches(self) -> None:
         """Project the source to keys and values, if there is one, without a step."""
@@ -116,7 +124,7 @@ class RereadSteps(DecodingSteps):
     def read_window(self) -> Logits:
         """The logits of the token after those of the window."""
         hidden = self.model.decode(self.tokens, None, None, self.real, None)
-        return hidden[:, -1] @ self.model.unembedding.mT
+        return self.model.logits(hidden[:, -1])
 
     def next(self, tokens: Int[Tensor, " batch"]) -> StepLogits:
         self.length += 1

@@ -40,12 +40,35 @@ class GenerativeModel(Model):
 
     generation: GenerationConfig
     output: nn.Parameter | None  # None if it is tied to the embedding
+    logits_bias: nn.Parameter | None
 
     @property
     def unembedding(self) -> nn.Parameter:
-        """(vocabulary, d_model): logits = hidden @ unembedding.mT."""
+        """(vocabulary, d_model): logits = hidden @ unembedding.mT, times `logits_scale`, plus `logits_bias`."""
         embedding: Any = self.embedding
         return embedding.vectors if self.output is None else self.output
+
+    @property
+    def logits_scale(self) -> float:
+        """What vectors are multiplied by before the unembedding."""
+        config: Any = self.config
+        return config.logits_scale
+
+    def logits(self, hidden: Float[Tensor, "... d_model"]) -> Float[Tensor, "... vocabulary"]:
+        """The logits of the token that follows each vector."""
+        hidden = hidden if self.logits_scale == 1.0 else hidden * self.logits_scale
+        logits = hidden @ self.unembedding.mT
+        return logits if self.logits_bias is None else logits + self.logits_bias
+
+    def linear_output(
+        self, hidden: Float[Tensor, "... d_model"]
+    ) -> tuple[Float[Tensor, "... any"], Float[Tensor, "vocabulary any"]]:
+        """Vectors and a matrix whose product is the logits: a bias is one more column, to a number that is 1."""
+        hidden = hidden if self.logits_scale == 1.0 else hidden * self.logits_scale
+        if self.logits_bias is None:
+            return hidden, self.unembedding
+        ones = hidden.new_ones((*hidden.shape[:-1], 1))
+        return torch.cat([hidden, ones], dim=-1), torch.cat([self.unembedding, self.logits_bias[:, None]], dim=1)
 
     def start_steps(self, request: GenerationRequest) -> tuple[DecodingSteps, StepLogits]:
         """Read the prompts of a request: the steps that follow, and the first logits."""

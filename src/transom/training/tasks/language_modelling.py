@@ -63,7 +63,7 @@ class LanguageModellingTask:
     def loss(self, model: Model, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         assert isinstance(model, Decoder)
         hidden = model.hidden(batch.tensors["tokens"]).flatten(0, 1)
-        return linear_cross_entropy(hidden, model.unembedding, batch.tensors["next"].flatten(), None, smoothing)
+        return linear_cross_entropy(*model.linear_output(hidden), batch.tensors["next"].flatten(), None, smoothing)
 
     def evaluate(self, model: Model) -> EvaluationResult:
         """The mean loss over the held-out stream, block by block, each token once."""

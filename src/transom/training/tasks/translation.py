@@ -58,7 +58,7 @@ class TranslationTask:
         source = batch.tensors["source"]
         # The target is padded at the end, where the causal mask hides it already: only the source needs a mask.
         hidden = model.hidden(source, batch.tensors["target"], source != padding).flatten(0, 1)
-        return linear_cross_entropy(hidden, model.unembedding, batch.tensors["next"].flatten(), padding, smoothing)
+        return linear_cross_entropy(*model.linear_output(hidden), batch.tensors["next"].flatten(), padding, smoothing)
 
     def evaluate(self, model: Model) -> EvaluationResult:
         plan = batches(self.held_out.lengths, self.recipe.train.tokens, 0, 0)

@@ -20,7 +20,7 @@ from transom.models.generation.fast.native_steps import make_native_steps
 from transom.models.generation.fast.torch_steps import TorchSteps
 
 # The parts of an attention and of a block that the fast steps compute; norms are listed by their block.
-ATTENTION_PARTS = {"W_Q", "W_K", "W_V", "W_O", "positions"}
+ATTENTION_PARTS = {"W_Q", "W_K", "W_V", "W_O", "norm_Q", "norm_K", "positions"}
 BLOCK_PARTS = {"attention", "cross", "feed_forward", "dropout"}
 
 

@@ -19,7 +19,7 @@ def embed_tokens(
 ) -> Float[Tensor, "rows d_model"]:
     """The vectors of tokens at these positions, row by row."""
     x = F.embedding(tokens, embedding.vectors) * embedding.scale
-    return embedding.positions.embed(x, at).flatten(0, 1)
+    return embedding.place(x, at).flatten(0, 1)
 
 
 def as_function(module: nn.Module) -> VectorMap:
@@ -50,8 +50,8 @@ def fused_qkv(layer: MultiHeadAttention) -> VectorMap:
     return lambda x: F.linear(x, weight, bias)
 
 
-def unembedding_function(parameter: Tensor, rows: int) -> VectorMap:
-    """x · each token's vector: the largest product of a step.
+def unembedding_function(parameter: Tensor, rows: int, bias: Tensor | None = None) -> VectorMap:
+    """x · each token's vector, plus the bias: the largest product of a step.
 
     For several rows on a CPU, oneDNN computes it with a packed copy of the matrix: the same numbers in little more than
     half the time.
@@ -59,7 +59,7 @@ def unembedding_function(parameter: Tensor, rows: int) -> VectorMap:
     has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     fits = parameter.device.type == "cpu" and parameter.dtype == torch.float32 and parameter.numel() >= LEAST_PACKED
     if rows == 1 or not (has_onednn and fits) or torch.is_autocast_enabled("cpu"):
-        return lambda x: F.linear(x, parameter)
+        return lambda x: F.linear(x, parameter, bias)
     product = torch.ops.mkldnn._linear_pointwise.default
     packed = torch.ops.mkldnn._reorder_linear_weight.default(parameter.detach(), rows)
-    return lambda x: product(x, packed, None, "none", [], "")
+    return lambda x: product(x, packed, bias, "none", [], "")

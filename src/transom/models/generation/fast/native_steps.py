@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from transom.equations.attention import default_scale
 from transom.equations.positions import apply_rotary_halves
 from transom.kernels import dispatch, native_library
 from transom.kernels.decode_program import (
@@ -22,12 +23,24 @@ from transom.kernels.decode_program import (
 )
 from transom.kernels.native_library import NativeLibrary
 from transom.kernels.packed_linear import LazyLogits, PackedMatrix
-from transom.layers import Alibi, Arrangement, FeedForward, MultiHeadAttention, Projection, Relative, Rotary, SwiGLU
+from transom.layers import (
+    Alibi,
+    Arrangement,
+    FeedForward,
+    GatedFeedForward,
+    MultiHeadAttention,
+    Projection,
+    Relative,
+    RelativeBuckets,
+    Rotary,
+    SwiGLU,
+)
+from transom.layers.feed_forward import gelu_tanh
 from transom.models.generation.decoding_steps import CachedSteps, DecodingSteps
 from transom.models.generation.fast.functional import embed_tokens
 
 ROOM = 32  # steps of new keys and values in a buffer; a full one is doubled
-ACTIVATIONS = {torch.relu: "relu", F.gelu: "gelu"}
+ACTIVATIONS = {torch.relu: "relu", F.gelu: "gelu", gelu_tanh: "gelu_tanh", F.silu: "silu"}
 Part = Callable[[ProgramValue], ProgramValue]
 
 
@@ -38,8 +51,10 @@ class NativeSteps(DecodingSteps):
         model, blocks = cached.model, cached.cache.blocks
         prompts, length = len(cached.prompt), cached.cache.length
         self.embedding, self.rotary = model.embedding, common_rotary(model.stack.blocks)
+        self.window = common_window(model.stack.blocks)
         self.program = build_program(ProgramBuilder(engine), cached)
-        self.unembedding = PackedMatrix(engine, model.unembedding)
+        unembedding = model.unembedding if model.logits_scale == 1.0 else model.unembedding * model.logits_scale
+        self.unembedding = PackedMatrix(engine, unembedding, model.logits_bias)
         # Of each row: the slots of its past, how many of them are padding, and the source it attends to.
         self.slots = torch.arange(prompts * length, dtype=torch.int32).view(prompts, length)
         self.left_padding = None if cached.real is None else (~cached.real).sum(dim=1, dtype=torch.int32)
@@ -71,7 +86,8 @@ class NativeSteps(DecodingSteps):
         """Make room for one more key and value of each row."""
         if self.length == self.slots.shape[1]:
             self.slots = F.pad(self.slots, (0, max(ROOM, self.length)))
-            self.program.reserve(self.slots.shape[1], self.angles())
+            magnitude = 1.0 if self.rotary is None else self.rotary.magnitude
+            self.program.reserve(self.slots.shape[1], self.angles(), magnitude)
         if self.used + rows > self.kv.shape[1]:
             self.kv = F.pad(self.kv, (0, 0, 0, max(ROOM * rows, self.kv.shape[1])))
             self.program.set_kv(self.kv)
@@ -91,10 +107,20 @@ class NativeSteps(DecodingSteps):
         self.length += 1
         own, source = self.program.struct.slot_tables[OWN], self.program.struct.slot_tables[SOURCE]
         own.slots, own.stride, own.length = self.slots.data_ptr(), self.slots.shape[1], self.length
-        own.begin = None if self.left_padding is None else self.left_padding.data_ptr()
+        self.first_keys = self.find_first_keys(rows)
+        own.begin = None if self.first_keys is None else self.first_keys.data_ptr()
         source.row_lists = self.row_sources.data_ptr()
         self.used += rows
         return LazyLogits(self.program.step(x, self.used - rows), self.unembedding)
+
+    def find_first_keys(self, rows: int) -> Int[Tensor, " rows"] | None:
+        """The place of the first key that each row attends to: behind its padding, and within the window."""
+        if self.window is None or self.length <= self.window:
+            return self.left_padding
+        first = self.length - self.window
+        if self.left_padding is None:
+            return torch.full((rows,), first, dtype=torch.int32)
+        return self.left_padding.clamp(min=first)
 
     def select(self, rows: Int[Tensor, " batch"], prompts: Int[Tensor, " any"] | None = None) -> None:
         self.slots, self.row_sources = self.slots[rows], self.row_sources[rows]
@@ -148,33 +174,73 @@ def translate_module(builder: ProgramBuilder, module: nn.Module) -> Part:
         first, second = translate_module(builder, module.W_1), translate_module(builder, module.W_2)
         activation = ACTIVATIONS[module.activation]
         return lambda x: second(builder.record(activation, hidden := first(x), hidden.width))
-    if type(module) is SwiGLU:
+    if type(module) is SwiGLU and module.activation is F.silu:
         gate, up, down = (translate_module(builder, part) for part in (module.W_gate, module.W_up, module.W_down))
         return lambda x: down(builder.record("swiglu", gated := gate(x), gated.width, other=up(x)))
+    if type(module) is GatedFeedForward and module.activation in ACTIVATIONS:
+        return translate_gated(builder, module)
     raise UnsupportedPart(type(module).__name__)
+
+
+def translate_gated(builder: ProgramBuilder, module: GatedFeedForward) -> Part:
+    gate, up, down = (translate_module(builder, part) for part in (module.W_gate, module.W_up, module.W_down))
+    activation = ACTIVATIONS[module.activation]
+
+    def feed_forward(x: ProgramValue) -> ProgramValue:
+        gated = builder.record(activation, hidden := gate(x), hidden.width)
+        return down(builder.record("multiply", gated, gated.width, other=up(x)))
+
+    return feed_forward
 
 
 def translate_self_attention(builder: ProgramBuilder, layer: MultiHeadAttention) -> Part:
     """A self-attention with queries, keys and values by one product."""
-    modules, positions = [layer.W_Q, layer.W_K, layer.W_V], layer.positions
-    if positions.enters == "attention" and type(positions) not in (Rotary, Alibi, Relative):
+    positions = layer.positions
+    if positions.enters == "attention" and type(positions) not in (Rotary, Alibi, Relative, RelativeBuckets):
         raise UnsupportedPart(f"{type(positions).__name__} positions in attention")
-    for module in modules:
-        if type(module) is not Projection:
-            raise UnsupportedPart(type(module).__name__)
-    weight = torch.cat([cast("Tensor", module.weight) for module in modules])
-    bias = None if layer.W_Q.bias is None else torch.cat([cast("Tensor", module.bias) for module in modules])
-    project_out, sizes = translate_module(builder, layer.W_O), head_sizes(layer)
+    project, project_out, sizes = translate_qkv(builder, layer), translate_module(builder, layer.W_O), head_sizes(layer)
     if type(positions) is Rotary:
         halves = positions.apply_angles is apply_rotary_halves
 
         def attend_rotated(x: ProgramValue) -> ProgramValue:
-            rotated = builder.rotate(builder.linear(x, weight, bias), sizes, halves)
-            return project_out(builder.self_attention(rotated, sizes))
+            return project_out(builder.self_attention(builder.rotate(project(x), sizes, halves), sizes))
 
         return attend_rotated
-    score_bias = positions.bias(weight.device)
-    return lambda x: project_out(builder.self_attention(builder.linear(x, weight, bias), sizes, score_bias))
+    score_bias = positions.bias(layer.W_O.weight.device)
+    return lambda x: project_out(builder.self_attention(project(x), sizes, score_bias))
+
+
+def translate_qkv(builder: ProgramBuilder, layer: MultiHeadAttention) -> Part:
+    """Queries, keys and values side by side, with the layer's scale in the queries and its norms."""
+    modules = [layer.W_Q, layer.W_K, layer.W_V]
+    for module in modules:
+        if type(module) is not Projection:
+            raise UnsupportedPart(type(module).__name__)
+    norms = layer.norm_Q, layer.norm_K
+    factor = query_factor(layer)
+    weights = [cast("Tensor", module.weight) for module in modules]
+    biases = [cast("Tensor", module.bias) for module in modules] if layer.W_Q.bias is not None else None
+    if norms != (None, None):
+        gains = [head_gain(norm) for norm in norms]
+        weight, bias = torch.cat(weights), None if biases is None else torch.cat(biases)
+        eps = cast("float", cast("nn.RMSNorm", layer.norm_Q).eps)
+        gains[0] = gains[0] * factor
+        return lambda x: builder.norm_heads(builder.linear(x, weight, bias), head_sizes(layer), gains, eps)
+    weight = torch.cat([weights[0] * factor, *weights[1:]])
+    bias = None if biases is None else torch.cat([biases[0] * factor, *biases[1:]])
+    return lambda x: builder.linear(x, weight, bias)
+
+
+def query_factor(layer: MultiHeadAttention) -> float:
+    """The queries times this, and the engine's own scale, give the scores of the layer."""
+    return 1.0 if layer.scale is None else layer.scale / default_scale(layer.d_head)
+
+
+def head_gain(norm: nn.Module | None) -> Tensor:
+    """The gain of a norm of queries or keys, which the engine knows if it is an RMSNorm."""
+    if type(norm) is not nn.RMSNorm or norm.eps is None or norm.weight is None:
+        raise UnsupportedPart(f"{type(norm).__name__} of queries or keys")
+    return norm.weight
 
 
 def translate_cross_attention(
@@ -182,9 +248,12 @@ def translate_cross_attention(
 ) -> Part:
     """A cross-attention to a source whose keys and values are in the cache."""
     assert kv is not None
-    project, project_out = translate_module(builder, layer.W_Q), translate_module(builder, layer.W_O)
-    sizes, source = head_sizes(layer), flatten_kv(*kv)
-    return lambda x: project_out(builder.cross_attention(project(x), sizes, source))
+    if type(layer.W_Q) is not Projection or layer.norm_Q is not None:
+        raise UnsupportedPart(type(layer.W_Q if layer.norm_Q is None else layer.norm_Q).__name__)
+    factor, W_Q = query_factor(layer), layer.W_Q
+    weight, bias = W_Q.weight * factor, None if W_Q.bias is None else W_Q.bias * factor
+    project_out, sizes, source = translate_module(builder, layer.W_O), head_sizes(layer), flatten_kv(*kv)
+    return lambda x: project_out(builder.cross_attention(builder.linear(x, weight, bias), sizes, source))
 
 
 def head_sizes(layer: MultiHeadAttention) -> HeadSizes:
@@ -194,10 +263,18 @@ def head_sizes(layer: MultiHeadAttention) -> HeadSizes:
 def common_rotary(blocks: Iterable[nn.Module]) -> Rotary | None:
     """The rotary positions of the blocks that have any, which must be the same in all of them."""
     parts = [cast("Arrangement", block).attention.positions for block in blocks]
-    different = {(part.d_head, part.base): part for part in parts if type(part) is Rotary}
+    different = {(part.d_head, part.base, part.scaling): part for part in parts if type(part) is Rotary}
     if len(different) > 1:
         raise UnsupportedPart("Rotary positions that differ from block to block")
     return next(iter(different.values()), None)
+
+
+def common_window(blocks: Iterable[nn.Module]) -> int | None:
+    """The window of the blocks, which must be the same in all of them: they share their lists of keys."""
+    windows = {cast("Arrangement", block).attention.window for block in blocks}
+    if len(windows) > 1:
+        raise UnsupportedPart("windows that differ from block to block")
+    return windows.pop()
 
 
 def flatten_kv(K: Tensor, V: Tensor) -> Float[Tensor, "any any2"]:

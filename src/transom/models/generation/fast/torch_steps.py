@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transom.equations.attention import default_scale
 from transom.equations.region import Region
 from transom.layers import Arrangement, MultiHeadAttention
+from transom.layers.attention import normalize
 from transom.models.generation.decoding_steps import CachedSteps, DecodingSteps, Logits
 from transom.models.generation.fast.functional import as_function, embed_tokens, fused_qkv, unembedding_function
 
@@ -98,6 +99,7 @@ class SharedSelfAttention:
 
     def __init__(self, layer: MultiHeadAttention, K: Tensor, V: Tensor, rows: BeamRows, num_beams: int) -> None:
         self.heads, self.kv_heads, self.d_head = layer.heads, layer.kv_heads, layer.d_head
+        self.norms, self.scale, self.window = (layer.norm_Q, layer.norm_K), layer.scale, layer.window
         self.project, self.project_out = fused_qkv(layer), as_function(layer.W_O)
         self.positions = layer.positions if layer.positions.enters == "attention" else None
         self.rows, self.length = rows, K.shape[2]
@@ -109,12 +111,15 @@ class SharedSelfAttention:
         prompts, beams = self.rows.prompts, self.rows.beams
         heads, kv_heads = self.heads, self.kv_heads
         qkv = self.project(x).view(prompts, beams, heads + 2 * kv_heads, self.d_head).transpose(1, 2)
+        if self.norms != (None, None):
+            parts = qkv.split([heads, kv_heads, kv_heads], dim=1)
+            qkv = torch.cat([*map(normalize, parts[:2], self.norms), parts[2]], dim=1)
         if self.positions is not None:
             rotated = self.positions.rotate(qkv[:, : heads + kv_heads], self.rows.row_positions)
             qkv = torch.cat([rotated, qkv[:, heads + kv_heads :]], dim=1)
         self.append(qkv.narrow(1, heads, 2 * kv_heads))
         K, V = self.kv.narrow(3, 0, self.length).unbind()
-        return self.project_out(attend_shared(qkv.narrow(1, 0, heads), K, V, self.mask()))
+        return self.project_out(attend_shared(qkv.narrow(1, 0, heads), K, V, self.mask(), self.scale))
 
     def append(self, new: Float[Tensor, "batch heads token d_head"]) -> None:
         """Append new keys and values, which come one behind the other along the heads."""
@@ -130,7 +135,7 @@ class SharedSelfAttention:
 
     def mask(self) -> Mask | None:
         """What is added to the scores: −∞ for keys that a row may not attend to, and the bias of the positions."""
-        mask = self.rows.attention_mask()
+        mask = self.add_window(self.rows.attention_mask())
         bias = None if self.positions is None else self.positions.bias(self.kv.device)
         if bias is None:
             return mask
@@ -139,6 +144,14 @@ class SharedSelfAttention:
         by_key = bias.materialize(last_row)[0, :, 0, self.rows.key_positions].to(self.kv.dtype)
         added = by_key.transpose(0, 1)[:, :, None]
         return added if mask is None else added + mask
+
+    def add_window(self, mask: Mask | None) -> Mask | None:
+        """The mask, with −∞ for keys before the window of this step's token too."""
+        if self.window is None:
+            return mask
+        is_outside = self.rows.key_positions <= self.rows.position - self.window
+        window = torch.zeros_like(is_outside, dtype=self.kv.dtype).masked_fill(is_outside, -torch.inf)[:, None, None]
+        return window if mask is None else window + mask
 
     def select(self, prompts: Int[Tensor, " any"]) -> None:
         self.kv = self.kv[:, prompts]
@@ -153,30 +166,31 @@ class SharedCrossAttention:
     """One cross-attention, with the keys and values of its source."""
 
     def __init__(self, layer: MultiHeadAttention, K: Tensor, V: Tensor, mask: Tensor | None, rows: BeamRows) -> None:
-        self.heads, self.d_head = layer.heads, layer.d_head
+        self.heads, self.d_head, self.norm, self.scale = layer.heads, layer.d_head, layer.norm_Q, layer.scale
         self.project, self.project_out = as_function(layer.W_Q), as_function(layer.W_O)
         self.K, self.V, self.mask, self.rows = K.contiguous(), V.contiguous(), mask, rows
 
     def __call__(self, x: Vectors) -> Vectors:
         Q = self.project(x).view(self.rows.prompts, self.rows.beams, self.heads, self.d_head).transpose(1, 2)
-        return self.project_out(attend_shared(Q, self.K, self.V, self.mask))
+        return self.project_out(attend_shared(normalize(Q, self.norm), self.K, self.V, self.mask, self.scale))
 
     def select(self, prompts: Int[Tensor, " any"]) -> None:
         self.K, self.V = self.K[prompts], self.V[prompts]
         self.mask = None if self.mask is None else self.mask[prompts]
 
 
-def attend_shared(Q: Queries, K: Keys, V: Keys, mask: Mask | None) -> Float[Tensor, "rows d_out"]:
+def attend_shared(Q: Queries, K: Keys, V: Keys, mask: Mask | None, scale: float | None) -> Float[Tensor, "rows d_out"]:
     """The outputs of the heads, side by side."""
     prompts, heads, beams, d_head = Q.shape
     if prompts < MANY_PROMPTS or Q.device.type != "cpu" or Q.dtype not in (torch.float32, torch.float64):
-        output = F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, enable_gqa=heads != K.shape[1])
+        output = F.scaled_dot_product_attention(Q, K, V, attn_mask=mask, scale=scale, enable_gqa=heads != K.shape[1])
     else:
         # A few queries over a short past for each of many prompts: two small products take half the time of the fused
         # kernel, which takes one after the other. Heads that share keys are queries of one product.
         K, V = K.flatten(0, 1), V.flatten(0, 1)
         queries = Q.reshape(len(K), heads * prompts // len(K) * beams, d_head)
-        scores = torch.baddbmm(Q.new_empty(()), queries, K.mT, beta=0, alpha=default_scale(d_head))
+        scale = default_scale(d_head) if scale is None else scale
+        scores = torch.baddbmm(Q.new_empty(()), queries, K.mT, beta=0, alpha=scale)
         if mask is not None:
             scores.view(prompts, heads, beams, K.shape[1]).add_(mask)
         output = torch.bmm(scores.softmax(dim=2), V).view(prompts, heads, beams, d_head)
@@ -194,7 +208,8 @@ class TorchSteps(DecodingSteps):
         prompts, unembedding = len(cached.prompt), model.unembedding
         self.rows = BeamRows(prompts, cache.length, cached.real, unembedding)
         self.embedding, self.final_norm = model.embedding, as_function(model.stack.closing)
-        self.unembed = unembedding_function(unembedding, prompts * num_beams)
+        self.unembed = unembedding_function(unembedding, prompts * num_beams, model.logits_bias)
+        self.logits_scale = model.logits_scale
         source_mask = additive_mask(cached.source_real, unembedding)
         source_mask = None if source_mask is None else source_mask[:, None, None]
         self.self_attentions: list[SharedSelfAttention] = []
@@ -219,7 +234,8 @@ class TorchSteps(DecodingSteps):
         x = embed_tokens(self.embedding, tokens, self.rows.embedding_positions())
         for block in self.blocks:
             x = block(x)
-        return self.unembed(self.final_norm(x))
+        hidden = self.final_norm(x)
+        return self.unembed(hidden if self.logits_scale == 1.0 else hidden * self.logits_scale)
 
     def select(self, rows: Int[Tensor, " batch"], prompts: Int[Tensor, " any"] | None = None) -> None:
         self.rows.select(rows, prompts)
