@@ -35,7 +35,8 @@ ROOMS = [
     "serve",
     "cli",
 ]
-APART = {"lens": {"models"}}  # looking works on any PyTorch model, so it knows none of ours
+APART = {"lens": {"models", "text", "training"}}  # looking works on any PyTorch model, so it knows none of ours
+LENS_FROM_LAYERS = {"positions", "projections"}  # of layers it knows only what it must recognise in a model
 WITHOUT_TORCH = {"names", "files", "runner", "show", "serve", "cli"}  # at import time
 # Inside a room: each part with the parts of the room that it may import. Parts that are not listed are free.
 PARTS = {
@@ -216,6 +217,12 @@ def test_a_room_imports_only_from_rooms_below_it(path):
     below = set(ROOMS[: ROOMS.index(own)]) - APART.get(own, set())
     assert {room(name) for name in names} - {"", own} <= below
     assert own == "cli" or "transom" not in names, "only a command may reach the rooms through the package"
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if home(path) == "lens"], ids=named)
+def test_lens_takes_from_layers_only_what_it_must_recognise(path):
+    names = {name.split(".")[2] for name in imported(ast.walk(tree(path))) if name.startswith("transom.layers.")}
+    assert names <= LENS_FROM_LAYERS
 
 
 def test_a_part_of_a_room_imports_only_the_parts_it_may():
