@@ -11,7 +11,7 @@ from models.small import padded, rows
 from models.test_models import every_choice
 from models.writers import ENDS, WAYS, decoder, encoder_decoder
 
-from transom.layers import POSITIONS, Embedding, MultiHeadAttention, PreNorm, Stack
+from transom.layers import POSITIONS, Embedding, MultiHeadAttention, PostNorm, PreNorm, Stack
 from transom.lens.capture.watch import watch
 from transom.models.generation.decoding_steps import has_hooks
 from transom.models.generation.fast import torch_steps
@@ -150,11 +150,37 @@ class Parallel(PreNorm):
         return x + attention(h) + feed_forward(h)
 
 
-def test_a_block_with_an_equation_of_its_own_is_still_fast():
-    model = decoder(arrangement="pre_norm")
-    change_parts(model, PreNorm, Parallel)
+class DeepNorm(PostNorm):
+    """Residuals that count more than the parts, by a parameter of the block (Wang et al. 2022)."""
+
+    def combine(self, x, attention, cross, feed_forward):
+        x = self.norm_attention(self.alpha * x + attention(x))
+        return self.norm_feed_forward(self.alpha * x + feed_forward(x))
+
+
+class OwnCall(PreNorm):
+    """Calls its feed-forward by itself, not the one that it is given."""
+
+    def combine(self, x, attention, cross, feed_forward):
+        return PreNorm.combine(self, x, attention, cross, self.feed_forward)
+
+
+@pytest.mark.parametrize(("old", "new"), [(PreNorm, Parallel), (PostNorm, DeepNorm)])
+def test_a_block_with_an_equation_of_its_own_is_still_fast(old, new):
+    model = decoder(arrangement="pre_norm" if old is PreNorm else "post_norm")
+    change_parts(model, old, new)
+    for block in model.stack.blocks:
+        block.alpha = torch.nn.Parameter(torch.tensor(1.7))
     assert has_known_parts(model)
     assert_fast_steps_are_the_same(model, WAYS["greedy"])
+
+
+def test_a_block_whose_equation_calls_its_own_modules_means_the_forward_pass():
+    model, prompt = decoder(arrangement="pre_norm"), torch.stack(rows(5))
+    expected = model.generate(prompt, max_new_tokens=5, eos_token_id=None)
+    change_parts(model, PreNorm, OwnCall)
+    assert not has_known_parts(model)
+    assert torch.equal(model.generate(prompt, max_new_tokens=5, eos_token_id=None), expected)
 
 
 @pytest.mark.parametrize("settings", [{}, {"num_beams": 3}], ids=["greedy", "beams"])

@@ -8,7 +8,7 @@ from typing import cast
 
 from torch import nn
 
-from transom.layers import Arrangement, Embedding, MultiHeadAttention, Stack
+from transom.layers import ARRANGEMENTS, Arrangement, Embedding, MultiHeadAttention, Stack
 from transom.models.generation.decoding_steps import (
     CachedSteps,
     DecodingModel,
@@ -17,7 +17,7 @@ from transom.models.generation.decoding_steps import (
     has_hooks,
 )
 from transom.models.generation.fast.native_steps import make_native_steps
-from transom.models.generation.fast.torch_steps import TorchSteps
+from transom.models.generation.fast.torch_steps import TorchSteps, block_function
 
 # The parts of an attention and of a block that the fast steps compute; norms are listed by their block.
 ATTENTION_PARTS = {"W_Q", "W_K", "W_V", "W_O", "norm_Q", "norm_K", "positions"}
@@ -50,8 +50,9 @@ def start_fastest_steps(cached: CachedSteps, num_beams: int) -> tuple[DecodingSt
 def has_known_parts(model: DecodingModel) -> bool:
     """Whether the fast steps compute all that the forward pass does: nobody changed its layers or added to them.
 
-    A block may combine its parts by an equation of its own. Norms, feed-forwards, projections and positions may be of
-    any class, since the fast steps call those that they do not know.
+    A block may combine its parts by an equation of its own: `combine` may use the parts it is given, the block's norms
+    and its numbers, and no other module. Norms, feed-forwards, projections and positions may be of any class, since the
+    fast steps call those that they do not know.
     """
     blocks = cast("Iterable[Arrangement]", model.stack.blocks)
     return type(model.embedding) is Embedding and type(model.stack) is Stack and all(map(is_known_block, blocks))
@@ -64,4 +65,16 @@ def is_known_block(block: Arrangement) -> bool:
         type(block).forward is Arrangement.forward
         and set(block._modules) <= parts
         and all(type(one) is MultiHeadAttention and set(one._modules) <= ATTENTION_PARTS for one in attentions)
+        and (type(block) in ARRANGEMENTS.values() or combines_given_parts(block))
     )
+
+
+def combines_given_parts(block: Arrangement) -> bool:
+    """Whether the equation of a block works on vectors alone, tried with parts that do nothing."""
+    x = block.attention.W_O.weight.new_zeros(1, block.d_model)
+    cross = None if block.cross is None else nn.Identity()
+    try:
+        block_function(block, nn.Identity(), cross)(x)
+    except Exception:  # whatever it needs, the forward pass has it
+        return False
+    return True

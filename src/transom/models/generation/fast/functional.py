@@ -1,17 +1,34 @@
 """The functions of modules without calling them: at one token, the call of a module costs more than its arithmetic."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transom.layers import Embedding, FeedForward, MultiHeadAttention, Projection
+from transom.kernels.decode_program import UnsupportedPart
+from transom.layers import Arrangement, Embedding, FeedForward, MultiHeadAttention, Projection
 
 VectorMap = Callable[[Tensor], Tensor]
 MOST_FUSED = 2**20  # numbers; fusing larger projections would only cost memory
 LEAST_PACKED = 2**18  # numbers; smaller matrices gain nothing by being packed
+
+
+class BlockParts:
+    """A block as its equation sees it: its norms as functions, its numbers as they are, and no other module of it."""
+
+    def __init__(self, block: Arrangement, norms: dict[str, Any]) -> None:
+        self.block, self.norms = block, norms
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.norms:
+            return self.norms[name]
+        value = getattr(self.block, name)
+        if isinstance(value, nn.Module):
+            raise UnsupportedPart(f"a block whose equation calls {name} itself")
+        return value
 
 
 def embed_tokens(

@@ -1,7 +1,6 @@
 """Decoding steps by the native engine: all layers in one call, in float32 on a CPU, for the parts it knows."""
 
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace
 from typing import cast
 
 import torch
@@ -37,7 +36,7 @@ from transom.layers import (
 )
 from transom.layers.feed_forward import gelu_tanh
 from transom.models.generation.decoding_steps import CachedSteps, DecodingSteps
-from transom.models.generation.fast.functional import embed_tokens
+from transom.models.generation.fast.functional import BlockParts, embed_tokens
 
 ROOM = 32  # steps of new keys and values in a buffer; a full one is doubled
 ACTIVATIONS = {torch.relu: "relu", F.gelu: "gelu", gelu_tanh: "gelu_tanh", F.silu: "silu"}
@@ -155,7 +154,7 @@ def build_program(builder: ProgramBuilder, cached: CachedSteps) -> DecodeProgram
         }
         attention = translate_self_attention(builder, block.attention)
         cross = None if block.cross is None else translate_cross_attention(builder, block.cross, cache.cross.kv)
-        parts, feed_forward = SimpleNamespace(**norms), translate_module(builder, block.feed_forward)
+        parts, feed_forward = BlockParts(block, norms), translate_module(builder, block.feed_forward)
         x = type(block).combine(parts, x, attention, cross, feed_forward)  # pyright: ignore[reportArgumentType]
     return DecodeProgram(builder, translate_module(builder, stack.closing)(cast("ProgramValue", x)))
 

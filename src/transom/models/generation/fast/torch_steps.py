@@ -1,7 +1,6 @@
 """Decoding steps in PyTorch without calling modules; the beams of a prompt share keys and values."""
 
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace
 from typing import cast
 
 import torch
@@ -14,7 +13,14 @@ from transom.equations.region import Region
 from transom.layers import Arrangement, MultiHeadAttention
 from transom.layers.attention import normalize
 from transom.models.generation.decoding_steps import CachedSteps, DecodingSteps, Logits
-from transom.models.generation.fast.functional import as_function, embed_tokens, fused_qkv, unembedding_function
+from transom.models.generation.fast.functional import (
+    BlockParts,
+    VectorMap,
+    as_function,
+    embed_tokens,
+    fused_qkv,
+    unembedding_function,
+)
 
 PRUNE_EVERY = 8  # steps between two searches for keys that no row may attend to any more
 
@@ -244,12 +250,10 @@ class TorchSteps(DecodingSteps):
                 attention.select(prompts)
 
 
-def block_function(
-    block: Arrangement, attention: SharedSelfAttention, cross: SharedCrossAttention | None
-) -> Callable[[Tensor], Tensor]:
+def block_function(block: Arrangement, attention: VectorMap, cross: VectorMap | None) -> Callable[[Tensor], Tensor]:
     """A block by its own equation, over functions in place of modules."""
     norms = {f"norm_{part}": as_function(getattr(block, f"norm_{part}", nn.Identity())) for part in block.normed}
-    combine, parts, feed_forward = type(block).combine, SimpleNamespace(**norms), as_function(block.feed_forward)
+    combine, parts, feed_forward = type(block).combine, BlockParts(block, norms), as_function(block.feed_forward)
     return lambda x: combine(parts, x, attention, cross, feed_forward)  # pyright: ignore[reportArgumentType]
 
 
