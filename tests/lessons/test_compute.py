@@ -177,10 +177,10 @@ def test_positions_are_those_of_the_paper():
 
 def test_rounding_early_rounds_every_step():
     setup = multi_head_setup()
-    rounded = compute_steps(LessonSetup(setup.tokens, setup.start, setup.layers, rounding=Rounding(2)))
+    rounded = compute_steps(LessonSetup(setup.tokens, setup.start, setup.layers, change=Rounding(2)))
     for name in ("Q", "scores", "weights", "sum", "output"):
         assert (rounded[name].values == np.round(rounded[name].values, 2)).all()
-    assert Rounding(2, cut=True)(np.array([0.29, 0.299])).tolist() == [0.29, 0.29]
+    assert Rounding(2, cut=True).round_values(np.array([0.29, 0.299])).tolist() == [0.29, 0.29]
 
 
 @pytest.mark.slow

@@ -70,7 +70,7 @@ class LayerInputs:
         return self.setup.start.get("at_embedding", self.x)
 
     def step_info(self, name: str, title: str, equation: str, head: int | None = None) -> StepInfo:
-        return StepInfo(name, title, equation, head, self.number, self.setup.rounding)
+        return StepInfo(name, title, equation, head, self.number, self.setup.change)
 
     def head_inputs(self, head: int, Q: Matrix, K: Matrix, V: Matrix) -> HeadInputs:
         attention, setup = self.layer.attention, self.setup
@@ -84,7 +84,7 @@ class LayerInputs:
             layer=self.number,
             similarity=attention.similarity,
             w=self.layer.parameters.get("w"),
-            rounding=setup.rounding,
+            change=setup.change,
             axis=attention.axis,
         )
 
@@ -143,7 +143,7 @@ def layer_steps(inputs: LayerInputs) -> list[Step]:
 
 def attention_steps(inputs: LayerInputs) -> list[Step]:
     """Every head by itself, then all of them joined and mapped."""
-    parameters, rounding = inputs.layer.parameters, inputs.setup.rounding
+    parameters, change = inputs.layer.parameters, inputs.setup.change
     steps, contexts, values_from = list[Step](), list[Matrix](), inputs.source
     if "V_down" in parameters:
         info = inputs.step_info("waist", "values through a narrow waist", "X V_down")
@@ -154,9 +154,9 @@ def attention_steps(inputs: LayerInputs) -> list[Step]:
         contexts.append(steps[-1].values)
     if len(contexts) == 1 and "W_O" not in parameters:
         return steps
-    steps.append(joined_step(contexts, inputs.setup.tokens, inputs.number))
+    steps.append(joined_step(contexts, inputs.setup.tokens, inputs.number, change))
     if "W_O" in parameters:
-        steps.append(output_step(steps[-1], parameters["W_O"], parameters.get("b_O"), rounding))
+        steps.append(output_step(steps[-1], parameters["W_O"], parameters.get("b_O"), change))
     return steps
 
 

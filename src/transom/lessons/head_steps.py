@@ -1,6 +1,5 @@
 """The steps of one head, from Q, K and V to the weighted sum, and of all heads joined."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from transom.lessons.arithmetic import Term
 from transom.lessons.step_builders import (
+    StepChange,
     StepInfo,
     concat_step,
     function_step,
@@ -42,7 +42,7 @@ class HeadInputs:
     divisor         None if scores are not divided
     similarity      a row of SIMILARITIES; w is the parameter of the additive one
     softcap, bias   None if scores are not bent into a range, or nothing is added to them
-    rounding        applied to each step before the next; None for exact steps
+    change          what a mistake makes of each step before the next; None for exact steps
     axis            the axis of the softmax: the keys, unless a mistake is tried
     """
 
@@ -59,11 +59,11 @@ class HeadInputs:
     w: Matrix | None = None
     softcap: float | None = None
     bias: Matrix | None = None
-    rounding: Callable[[Matrix], Matrix] | None = None
+    change: StepChange | None = None
     axis: int = -1
 
     def step_info(self, name: str, title: str, equation: str) -> StepInfo:
-        return StepInfo(name, title, equation, self.head, self.layer, self.rounding)
+        return StepInfo(name, title, equation, self.head, self.layer, self.change)
 
 
 def dot_scores(head: HeadInputs) -> Step:
@@ -121,17 +121,14 @@ def head_steps(head: HeadInputs, scores: Step | None = None) -> list[Step]:
     return [*steps, weights, weighted_sum_step(info, weights, head.V)]
 
 
-def joined_step(contexts: list[Matrix], rows: Labels, layer: int = 0) -> Step:
+def joined_step(contexts: list[Matrix], rows: Labels, layer: int = 0, change: StepChange | None = None) -> Step:
     """The weighted sums of all heads, side by side."""
-    return concat_step(
-        StepInfo("joined", "the heads side by side", "joined = head 0, head 1 …", layer=layer), contexts, rows
-    )
+    info = StepInfo("joined", "the heads side by side", "joined = head 0, head 1 …", None, layer, change)
+    return concat_step(info, contexts, rows)
 
 
-def output_step(
-    joined: Step, W_O: Matrix, b_O: Matrix | None, rounding: Callable[[Matrix], Matrix] | None = None
-) -> Step:
+def output_step(joined: Step, W_O: Matrix, b_O: Matrix | None, change: StepChange | None = None) -> Step:
     """joined W_O (+ b_O): what the heads found, mixed into one vector."""
     equation = f"output = joined W_O{'' if b_O is None else ' + b_O'}"
-    info = StepInfo("output", "what the heads found, mixed into one vector", equation, None, joined.layer, rounding)
+    info = StepInfo("output", "what the heads found, mixed into one vector", equation, None, joined.layer, change)
     return product_step(info, joined.values, W_O, joined.rows, inner=joined.columns, bias=b_O)

@@ -19,28 +19,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transom.lessons.head_steps import SIMILARITIES
-from transom.lessons.step_builders import ACTIVATIONS, NORMS
+from transom.lessons.step_builders import ACTIVATIONS, NORMS, StepChange, StepInfo
 from transom.lessons.steps import Labels, Matrix
 from transom.lessons.toml_source import Path, TomlTable
 from transom.names import Misfit
 
 MOST_TOKENS, WIDEST, MOST_HEADS, MOST_LAYERS = 256, 1024, 64, 16
-SETUP = ("tokens", "embeddings", "d_model", "positions", "at", "at_embeddings", "given")
-SETUP += ("attention", "parameters", "block", "layer")
+SETUP = ("tokens", "embeddings", "d_model", "positions", "at", "at_embeddings", "value_embeddings", "given")
+SETUP += ("attention", "parameters", "block", "cross", "layer", "encoder", "vocabulary", "decoding")
 GIVEN = ("Q", "K", "V", "scores")
-ATTENTION = ("heads", "d_head", "d_value", "scale", "temperature", "similarity", "narrow", "mask")
+ATTENTION = ("heads", "kv_heads", "d_head", "d_value", "scale", "temperature", "similarity", "narrow", "fold", "mask")
 PARAMETERS = ("all", "model", "layer", "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "V_down", "V_up", "w")
 PARAMETERS += ("W_1", "b_1", "W_2", "b_2", "gain", "bias", "gain_2", "bias_2")
-BLOCK = ("residual", "norm", "norm_first", "activation")
+BLOCK = ("residual", "norm", "norm_first", "around", "activation")
 LIMITS = {  # the least and most of a number, the choices of a text; defaults are those of the dataclasses
     "heads": (1, MOST_HEADS),
     "scale": (),
     "temperature": (1e-6, 1e6),
     "similarity": tuple(SIMILARITIES),
     "narrow": (),
+    "fold": (),
     "residual": (),
     "norm": NORMS,
     "norm_first": (),
+    "around": ("both", "feed_forward"),
     "activation": tuple(ACTIVATIONS),
 }
 
@@ -49,6 +51,8 @@ LIMITS = {  # the least and most of a number, the choices of a text; defaults ar
 class AttentionSettings:
     """How a layer attends.
 
+    kv_heads  how many heads of keys and values there are; 0 for as many as heads
+    fold      whether Q, K and V of all heads are shown as one wide matrix first
     d_head    the width of a query and a key; 0 if it is not known, as with given scores that are not scaled
     allowed   True where a row may look; None for everywhere
     divisor   "√d_head", or a mistake: "d_head" or "√d_model"
@@ -61,18 +65,25 @@ class AttentionSettings:
     temperature: float = 1.0
     similarity: str = "dot"
     narrow: bool = False
+    fold: bool = False
+    kv_heads: int = 0
     allowed: NDArray[np.bool_] | None = None
     divisor: str = "√d_head"
     axis: int = -1
 
+    def kv_head(self, head: int) -> int:
+        """Which head of keys and values a head uses: neighbours share one."""
+        return head * (self.kv_heads or self.heads) // self.heads
+
 
 @dataclass(frozen=True, eq=False)
 class BlockSettings:
-    """What is around the attention."""
+    """What is around the attention; `around` says around which parts residual and norm are."""
 
     residual: bool = False
     norm: str = "none"
     norm_first: bool = False
+    around: str = "both"
     activation: str = "relu"
 
     @property
@@ -95,33 +106,69 @@ def read_layer_settings(table: TomlTable, kind: type[SettingsKind]) -> SettingsK
 
 @dataclass(frozen=True, eq=False)
 class LessonLayer:
-    """A layer; its parameters by name. W_Q, W_K and W_V have a matrix for each head: (heads, in, out)."""
+    """A layer; its parameters by name. W_Q, W_K and W_V have a matrix for each head: (heads, in, out).
+
+    cross   the cross-attention of a decoder block, with a norm of its own; None if there is none
+    """
 
     attention: AttentionSettings
     parameters: Mapping[str, NDArray[np.float64]]
     block: BlockSettings
+    cross: "LessonLayer | None" = None
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """Every step rounded, or cut, to so many decimals before the next: a common mistake."""
+    """Steps rounded, or cut, to so many decimals before the next: a common mistake; no `steps` are all of them."""
 
     digits: int
     cut: bool = False
+    steps: frozenset[str] = frozenset()
 
-    def __call__(self, values: Matrix) -> Matrix:
+    def __call__(self, info: StepInfo, values: Matrix) -> Matrix:
+        if info.name not in self.steps and (self.steps or info.name == "powers"):
+            return values
+        return self.round_values(values)
+
+    def round_values(self, values: Matrix) -> Matrix:
         unit = 10.0**self.digits
         # A number like 0.29 is 0.28999… in float64: it must not be cut to 0.28.
         return np.floor(values * unit + 1e-9) / unit if self.cut else np.round(values, self.digits)
 
 
 @dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """The tokens that can come next, a vector for each, and what is added to its logit.
+
+    targets      the right next token of each row, for a loss; None if there is no loss
+    embeddings   what a token that was written goes in with
+    """
+
+    tokens: Labels
+    vectors: Matrix
+    embeddings: Matrix
+    b: Matrix | None = None
+    targets: Labels | None = None
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How many tokens are written, the likeliest each time; `stop` ends it earlier."""
+
+    steps: int
+    stop: str = ""
+
+
+@dataclass(frozen=True, eq=False)
 class LessonSetup:
     """All that is needed to compute the steps of a lesson.
 
-    start      by name: "embedding" (and "at_embedding", "positions"), or given "Q", "K", "V", or given "scores"
+    start      by name: "embedding" (and "at_embedding", "value_embedding", "positions"), or given "Q", "K", "V", or
+               given "scores"
     at         the tokens looked at, if they are others than `tokens`
-    rounding   None, unless a mistake is tried
+    places     "rotary" or "alibi", if places enter inside the attention
+    encoder    computed first: its output is what is looked at
+    change     None, unless a mistake is tried
     note       what is assumed because the lesson does not say it, or ""
     """
 
@@ -129,7 +176,7 @@ class LessonSetup:
     start: Mapping[str, Matrix]
     layers: tuple[LessonLayer, ...]
     at: Labels | None = None
-    rounding: Rounding | None = None
+    change: StepChange | None = None
     note: str = ""
 
     @property
@@ -162,6 +209,11 @@ NEEDS: dict[str, tuple[Callable[[LessonLayer], bool], str]] = {  # when a settin
         lambda layer: has_norm(layer) and "W_1" in layer.parameters,
         "there is no second norm; give norm in [block] and a feed-forward W_1 and W_2, or leave it out",
     ),
+    "around": (
+        lambda layer: "W_1" in layer.parameters and (has_norm(layer) or layer.block.residual),
+        "there is no residual or norm, or no feed-forward that it could be around; give them, or leave it out",
+    ),
+    "fold": (lambda layer: layer.attention.heads > 1, "there is one head; give heads, or leave it out"),
     "norm_first": (has_norm, "there is no norm; give norm, or leave it out"),
     "activation": (has("W_1"), "there is no feed-forward; give W_1 and W_2, or leave it out"),
 }

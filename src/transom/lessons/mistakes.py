@@ -109,7 +109,7 @@ def rounded_steps(setup: LessonSetup, decimals: int) -> Mistakes:
     for places in range(decimals + 1, max(-1, decimals - 2), -1):
         for cut, word in ((False, "rounded"), (True, "cut")):
             words = f"each step was {word} to {places} decimal{'s' * (places != 1)} before the next"
-            yield words, replace(setup, rounding=Rounding(places, cut))
+            yield words, replace(setup, change=Rounding(places, cut))
 
 
 LARGER = 3.0  # times the largest number among the values: nobody misreads 10 as 60,000
@@ -138,7 +138,7 @@ def find_misreading(
     for suffix, used in (
         ("", weights),
         (f", with weights rounded to {decimals} decimals", np.round(weights, decimals)),
-        (f", with weights cut to {decimals} decimals", Rounding(decimals, cut=True)(weights)),
+        (f", with weights cut to {decimals} decimals", Rounding(decimals, cut=True).round_values(weights)),
     ):
         if (np.abs(used @ misread - claimed) <= tolerance).all():
             numbers, right = (" ".join(format_number(float(number)) for number in x[key]) for x in (misread, V))

@@ -13,18 +13,21 @@ from transom.lessons.steps import CellTerms, Labels, Matrix, Step, no_terms
 
 @dataclass(frozen=True)
 class StepInfo:
-    """The name of a step, the head and layer it belongs to, and how its values are rounded (None: not at all)."""
+    """The name of a step, the head and layer it belongs to, and what a mistake makes of its values (None: nothing)."""
 
     name: str
     title: str
     equation: str
     head: int | None = None
     layer: int = 0
-    rounding: Callable[[Matrix], Matrix] | None = None
+    change: "StepChange | None" = None
 
     def build(self, values: Matrix, rows: Labels, columns: Labels, kind: str, terms: CellTerms = no_terms) -> Step:
-        values = values if self.rounding is None else self.rounding(values)
+        values = values if self.change is None else self.change(self, values)
         return Step(self.name, self.title, self.equation, values, rows, columns, self.head, self.layer, kind, terms)
+
+
+StepChange = Callable[[StepInfo, Matrix], Matrix]  # a mistake: other values for a step before the next one
 
 
 def number_labels(width: int, first: int = 1) -> Labels:
@@ -39,8 +42,8 @@ def table_step(name: str, title: str, columns: Sequence[object], rows: Mapping[s
 
 
 def given_step(info: StepInfo, values: Matrix, rows: Labels) -> Step:
-    """Numbers that the lesson or the model gives; they are never rounded."""
-    return replace(info, rounding=None).build(values, rows, number_labels(values.shape[1]), "given")
+    """Numbers that the lesson or the model gives; no mistake changes them."""
+    return replace(info, change=None).build(values, rows, number_labels(values.shape[1]), "given")
 
 
 def product_step(
@@ -88,7 +91,16 @@ def softmax_step(info: StepInfo, before: Step, axis: int = -1) -> Step:
         row = [(label, float(score)) for label, score in zip(before.columns, before.values[i], strict=True)]
         return row[j], *row
 
-    return info.build(softmax_of(before.values, axis), before.rows, before.columns, "softmax", terms)
+    values = softmax_of(before.values, axis) if info.change is None else changed_softmax(info, before.values, axis)
+    return info.build(values, before.rows, before.columns, "softmax", terms)
+
+
+def changed_softmax(info: StepInfo, scores: Matrix, axis: int) -> Matrix:
+    """The softmax with a mistake in its powers e^score, which a change knows as the step `powers`."""
+    assert info.change is not None
+    powers = np.exp(scores)
+    changed = info.change(replace(info, name="powers"), powers)
+    return softmax_of(scores, axis) if changed is powers else changed / changed.sum(axis=axis, keepdims=True)
 
 
 def softmax_of(scores: Matrix, axis: int = -1) -> Matrix:
@@ -129,6 +141,23 @@ def sum_step(info: StepInfo, parts: dict[str, Matrix], rows: Labels, columns: La
     return info.build(np.sum(list(parts.values()), axis=0), rows, columns, "sum", terms)
 
 
+def rotation_step(info: StepInfo, before: Step, angles: Matrix) -> Step:
+    """Each pair of neighbouring numbers turned by its angle (Su et al. 2021, equation 34)."""
+    x, cos, sin = before.values, np.cos(angles), np.sin(angles)
+    partners = np.stack([-x[:, 1::2], x[:, 0::2]], axis=-1).reshape(x.shape)
+    cos, sin = np.repeat(cos, 2, axis=1), np.repeat(sin, 2, axis=1)
+
+    def terms(i: int, j: int) -> tuple[Term, ...]:
+        return ("cos", float(x[i, j]), float(cos[i, j])), ("sin", float(partners[i, j]), float(sin[i, j]))
+
+    return info.build(x * cos + partners * sin, before.rows, before.columns, "dot", terms)
+
+
+def stacked_step(info: StepInfo, above: Matrix, below: Step, rows: Labels) -> Step:
+    """Rows that were kept, and new ones below them."""
+    return info.build(np.concatenate([above, below.values]), rows, below.columns, "unchanged")
+
+
 NORMS = ("none", "layer", "rms")
 
 
@@ -145,7 +174,17 @@ def norm_step(info: StepInfo, before: Step, gain: Matrix, bias: Matrix, centred:
     return info.build((x - mean) / spread * gain + bias, before.rows, before.columns, "norm", terms)
 
 
-ACTIVATIONS: dict[str, Callable[[Matrix], Matrix]] = {"relu": lambda x: np.maximum(x, 0.0), "tanh": np.tanh}
+def gelu(x: Matrix) -> Matrix:
+    """x times the share of a normal distribution that lies below it (Hendrycks and Gimpel 2016)."""
+    return x * 0.5 * (1.0 + np.vectorize(math.erf, otypes=[np.float64])(x / math.sqrt(2.0)))
+
+
+ACTIVATIONS: dict[str, Callable[[Matrix], Matrix]] = {
+    "relu": lambda x: np.maximum(x, 0.0),
+    "tanh": np.tanh,
+    "gelu": gelu,
+    "silu": lambda x: x / (1.0 + np.exp(-x)),
+}
 
 
 def function_step(info: StepInfo, before: Step, values: Matrix, function: str) -> Step:
