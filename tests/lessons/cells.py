@@ -2,6 +2,14 @@
 
 import math
 
+FUNCTIONS = {
+    "relu": lambda x: max(0.0, x),
+    "tanh": math.tanh,
+    "gelu": lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2,
+    "silu": lambda x: x / (1 + math.exp(-x)),
+    "−log": lambda x: -math.log(x),
+}
+
 
 def recompute(arithmetic):
     """The result of an arithmetic from its terms."""
@@ -14,8 +22,8 @@ def recompute(arithmetic):
             return (x - mean) / spread * gain + bias
         case "quotient":
             return numbers[0] / numbers[1]
-        case "function" if arithmetic.terms[0][0] in ("relu", "tanh"):
-            return max(0.0, numbers[0]) if arithmetic.terms[0][0] == "relu" else math.tanh(numbers[0])
+        case "function" if arithmetic.terms[0][0] in FUNCTIONS:
+            return FUNCTIONS[arithmetic.terms[0][0]](numbers[0])
         case "softmax":
             score, *row = numbers
             return math.exp(score) / sum(math.exp(other) for other in row)

@@ -38,17 +38,24 @@ VALUES = {  # a value of each setting that is not its default
         "positions": '"sinusoidal"',
         "at": '["x"]',
         "at_embeddings": "[[1, 2, 3, 4, 5, 6]]",
+        "value_embeddings": "[[6, 5, 4, 3, 2, 1]]",
+        "encoder": '{ tokens = ["x"], embeddings = [[1, 2, 3, 4, 5, 6]], parameters = { all = "identity" } }',
+        "cross": '{ parameters = { all = "identity" } }',
+        "vocabulary": '{ tokens = ["x"], vectors = [[1, 2, 3, 4, 5, 6]] }',
+        "decoding": "{ steps = 1 }",
         "given": "{ scores = [[1, 2, 3], [4, 5, 6], [7, 8, 8]] }",
         "layer": "[{}, {}]",
     },
     "attention": {
         "heads": "3",
+        "kv_heads": "1",
         "d_head": "64",
         "d_value": "11",
         "scale": "false",
         "temperature": "2.0",
         "similarity": '"cosine"',
         "narrow": "true",
+        "fold": "true",
         "mask": '"causal"',
     },
     "parameters": {
@@ -75,7 +82,13 @@ VALUES = {  # a value of each setting that is not its default
         "gain_2": "{ random = 7 }",
         "bias_2": "{ random = 7 }",
     },
-    "block": {"residual": "true", "norm": '"layer"', "norm_first": "true", "activation": '"tanh"'},
+    "block": {
+        "residual": "true",
+        "norm": '"layer"',
+        "norm_first": "true",
+        "around": '"feed_forward"',
+        "activation": '"tanh"',
+    },
 }
 CASES = [
     pytest.param(form, section, name, marks=[pytest.mark.slow] if "model" in (form, name) else [])
@@ -89,6 +102,19 @@ NEEDS = {  # what a setting needs beside it to have an effect on embeddings and 
     "d_head": {"attention": {"d_head": "5"}},
     "at": {"": {"at_embeddings": "[[1, 2, 3, 4, 5, 6]]"}},
     "at_embeddings": {"": {"at": '["x"]'}},
+    "value_embeddings": {"": {"at": '["x"]', "at_embeddings": "[[1, 2, 3, 4, 5, 6]]"}},
+    "cross": {
+        "": {
+            "at": '["x"]',
+            "at_embeddings": "[[1, 2, 3, 4, 5, 6]]",
+            "cross": '{ attention = { heads = 1, d_head = 6 }, parameters = { all = "identity" } }',
+        }
+    },
+    "kv_heads": {
+        "attention": {"kv_heads": "1", "heads": "2", "d_head": "3"},
+        "parameters": {"W_K": "{ random = 3 }", "W_V": "{ random = 4 }"},
+    },
+    "around": {"block": {"residual": "true"}, "parameters": FORWARD},
     "all": {"parameters": {"W_V": None}, "attention": {"heads": None, "d_head": "6", "d_value": "6"}},
     "b_O": {"parameters": {"W_O": "{ random = 8 }"}},
     "V_down": {"parameters": {"W_V": None, "V_up": "{ random = 8 }"}},

@@ -23,6 +23,7 @@ from transom.lessons.steps import Labels, Matrix, Step
 
 EMBEDDING = StepInfo("embedding", "each token as a vector", "X")
 AT_EMBEDDING = StepInfo("at_embedding", "each token looked at, as a vector", "X of the other sequence")
+VALUE_EMBEDDING = StepInfo("value_embedding", "what values are made from", "X of a third sequence")
 TITLES = {"Q": "what each token asks for", "K": "what each token answers to", "V": "what each token gives"}
 
 
@@ -44,6 +45,7 @@ class HeadInputs:
     softcap, bias   None if scores are not bent into a range, or nothing is added to them
     change          what a mistake makes of each step before the next; None for exact steps
     axis            the axis of the softmax: the keys, unless a mistake is tried
+    prefix          what the names of its steps begin with: "cross_" in the cross-attention of a decoder block
     """
 
     Q: Matrix
@@ -60,10 +62,11 @@ class HeadInputs:
     softcap: float | None = None
     bias: Matrix | None = None
     change: StepChange | None = None
-    axis: int = -1
+    axis: int | None = -1
+    prefix: str = ""
 
     def step_info(self, name: str, title: str, equation: str) -> StepInfo:
-        return StepInfo(name, title, equation, self.head, self.layer, self.change)
+        return StepInfo(self.prefix + name, title, equation, self.head, self.layer, self.change)
 
 
 def dot_scores(head: HeadInputs) -> Step:

@@ -27,6 +27,7 @@ from transom.names import Misfit
 MOST_TOKENS, WIDEST, MOST_HEADS, MOST_LAYERS = 256, 1024, 64, 16
 SETUP = ("tokens", "embeddings", "d_model", "positions", "at", "at_embeddings", "value_embeddings", "given")
 SETUP += ("attention", "parameters", "block", "cross", "layer", "encoder", "vocabulary", "decoding")
+VECTORS = ("embeddings", "d_model", "positions", "at_embeddings", "value_embeddings")
 GIVEN = ("Q", "K", "V", "scores")
 ATTENTION = ("heads", "kv_heads", "d_head", "d_value", "scale", "temperature", "similarity", "narrow", "fold", "mask")
 PARAMETERS = ("all", "model", "layer", "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "V_down", "V_up", "w")
@@ -56,7 +57,7 @@ class AttentionSettings:
     d_head    the width of a query and a key; 0 if it is not known, as with given scores that are not scaled
     allowed   True where a row may look; None for everywhere
     divisor   "√d_head", or a mistake: "d_head" or "√d_model"
-    axis      the axis of the softmax; −1 are the keys
+    axis      the axis of the softmax; −1 are the keys; a mistake may take another, or all (None)
     """
 
     heads: int = 1
@@ -69,7 +70,7 @@ class AttentionSettings:
     kv_heads: int = 0
     allowed: NDArray[np.bool_] | None = None
     divisor: str = "√d_head"
-    axis: int = -1
+    axis: int | None = -1
 
     def kv_head(self, head: int) -> int:
         """Which head of keys and values a head uses: neighbours share one."""
@@ -126,7 +127,7 @@ class Rounding:
     steps: frozenset[str] = frozenset()
 
     def __call__(self, info: StepInfo, values: Matrix) -> Matrix:
-        if info.name not in self.steps and (self.steps or info.name == "powers"):
+        if info.name not in self.steps and (self.steps or info.name in ("powers", "total")):
             return values
         return self.round_values(values)
 
@@ -178,6 +179,10 @@ class LessonSetup:
     at: Labels | None = None
     change: StepChange | None = None
     note: str = ""
+    places: str = ""
+    encoder: "LessonSetup | None" = None
+    vocabulary: Vocabulary | None = None
+    decoding: Decoding | None = None
 
     @property
     def key_tokens(self) -> Labels:
@@ -246,15 +251,15 @@ class SettingsLog:
             unused = "the parameters come from the model; leave it out, or leave model out"
             self.record(parameters, dict.fromkeys(set(parameters.settings) - {"model", "layer"}, unused))
         else:
-            self.record(attention, {})
+            self.record(attention, reasons)
             self.record(parameters, reasons)
         self.record(block, reasons)
 
     def record_given(self, table: TomlTable, has_scores: bool, attention: AttentionSettings) -> None:
         """Note the settings beside given Q, K and V, or given scores."""
         unused = f"{'scores are' if has_scores else 'Q and K are'} given, so nothing is made of it; leave it out"
-        self.record(table, dict.fromkeys(("embeddings", "d_model", "positions", "at_embeddings", "layer"), unused))
-        reasons = {"heads": unused, "narrow": unused}
+        self.record(table, dict.fromkeys((*VECTORS, "layer"), unused))
+        reasons: dict[str, str] = dict.fromkeys(("heads", "kv_heads", "narrow", "fold"), unused)
         if has_scores:
             reasons["similarity"] = "the scores are given, so nothing is compared; leave it out"
         if has_scores and not attention.scale:

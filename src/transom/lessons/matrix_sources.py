@@ -190,29 +190,30 @@ def token_id(table: TomlTable, tokenizer: "Tokenizer", token: str) -> int:
     return ids[0]
 
 
-def load_model_layer(table: TomlTable, settings: TomlTable, layer: LessonLayer, widths: tuple[int, int]) -> LessonLayer:
-    """A layer with the parameters of one attention of a model; `widths` are those of X for the queries and the keys."""
+def load_model_layer(table: TomlTable, settings: TomlTable, layer: LessonLayer, widths: tuple[int, ...]) -> LessonLayer:
+    """A layer with the parameters of one attention of a model; `widths` are those of X for Q, K and V."""
     modules: dict[str, Any] = dict(load_lesson_model(model_folder(table)).model.named_modules())
     names = [name for name, module in modules.items() if hasattr(module, "W_Q") and hasattr(module, "W_O")]
     name = table.text("layer", longest=200)
     if name not in names:
         raise table.error("layer", f"the model has no attention {name!r}; {suggest(name, names)}")
     module = modules[name]
-    if module.kv_heads != module.heads:
-        raise table.error("layer", f"{name} shares keys between heads, which a lesson cannot; choose another model")
     if any(getattr(getattr(module, f"W_{letter}"), "weight", np.empty(0)).ndim != 2 for letter in "QKV"):
         raise table.error("layer", f"{name} has narrow heads or a waist, which a lesson cannot take; choose another")
     if layer.attention.similarity == "additive":
         raise settings.error("similarity", "a model has no w for additive similarity; leave similarity out")
     parameters = model_parameters(module)
-    for letter, width in zip("QK", widths, strict=True):
+    for letter, width in zip("QKV", widths, strict=True):
         rows = parameters[f"W_{letter}"].shape[1]
         if rows != width:
             raise table.error("layer", f"W_{letter} of {name} takes {rows} numbers, but the vectors have {width}")
     check_given_size(settings, "heads", module.heads, f"as many as {name} has")
+    check_given_size(settings, "kv_heads", module.kv_heads, f"as many as {name} has for keys and values")
     check_given_size(settings, "d_head", module.d_head, f"the width of a head of {name}")
     check_given_size(settings, "d_value", parameters["W_V"].shape[2], f"the width of a value of {name}")
-    attention = replace(layer.attention, heads=module.heads, d_head=module.d_head, narrow=False)
+    attention = replace(
+        layer.attention, heads=module.heads, kv_heads=module.kv_heads, d_head=module.d_head, narrow=False
+    )
     return replace(layer, attention=attention, parameters=parameters)
 
 
@@ -222,10 +223,11 @@ def model_parameters(module: Any) -> dict[str, Matrix]:
     for letter in "QKVO":
         linear = getattr(module, f"W_{letter}")
         W = linear.weight.detach().double().numpy().T
-        parameters[f"W_{letter}"] = W if letter == "O" else W.reshape(len(W), module.heads, -1).transpose(1, 0, 2)
+        heads = module.kv_heads if letter in "KV" else module.heads
+        parameters[f"W_{letter}"] = W if letter == "O" else W.reshape(len(W), heads, -1).transpose(1, 0, 2)
         if linear.bias is not None:
             b = linear.bias.detach().double().numpy()
-            parameters[f"b_{letter}"] = b if letter == "O" else b.reshape(module.heads, -1)
+            parameters[f"b_{letter}"] = b if letter == "O" else b.reshape(heads, -1)
     return {name: np.ascontiguousarray(values) for name, values in parameters.items()}
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from transom.lessons.lesson_setup import (
     ATTENTION,
     BLOCK,
+    MOST_HEADS,
     PARAMETERS,
     WIDEST,
     AttentionSettings,
@@ -21,16 +22,18 @@ from transom.lessons.matrix_sources import load_model_layer, parse_matrix, parse
 from transom.lessons.steps import Matrix
 from transom.lessons.toml_source import TomlTable, quote
 
+Widths = tuple[int, int, int]  # of the vectors that queries, keys and values are made from
 
-def parse_layer(table: TomlTable, setup: LessonSetup, width: int, source_width: int) -> LessonLayer:
-    """A layer for vectors of these widths: of the queries, and of the keys and values."""
-    settings = table.table("attention")
+
+def parse_layer(table: TomlTable, setup: LessonSetup, widths: Widths) -> LessonLayer:
+    """A layer for vectors of these widths."""
+    width, settings = widths[0], table.table("attention")
     attention = parse_attention(settings, len(setup.tokens), len(setup.key_tokens))
     parameter_table = table.table("parameters").check_keys(PARAMETERS)
     block = read_layer_settings(table.table("block").check_keys(BLOCK), BlockSettings)
     if "model" in parameter_table:
-        return load_model_layer(parameter_table, settings, LessonLayer(attention, {}, block), (width, source_width))
-    parameters = parse_projections(parameter_table, settings, attention, width, source_width)
+        return load_model_layer(parameter_table, settings, LessonLayer(attention, {}, block), widths)
+    parameters = parse_projections(parameter_table, settings, attention, widths)
     attention = replace(attention, d_head=parameters["W_Q"].shape[2])
     joined = attention.heads * parameters["W_V"].shape[2]
     if "W_O" in parameter_table:
@@ -47,7 +50,14 @@ def parse_layer(table: TomlTable, setup: LessonSetup, width: int, source_width: 
 def parse_attention(table: TomlTable, rows: int, columns: int) -> AttentionSettings:
     """The settings of [attention]; d_head follows from the parameters."""
     settings = read_layer_settings(table.check_keys(ATTENTION), AttentionSettings)
-    return replace(settings, allowed=parse_mask(table, rows, columns))
+    kv_heads = table.integer("kv_heads", settings.heads, 1, MOST_HEADS)
+    if settings.heads % kv_heads:
+        raise table.error(
+            "kv_heads", f"kv_heads must divide heads={settings.heads}, but {kv_heads} does not; take a divisor of it"
+        )
+    if settings.narrow and kv_heads != settings.heads:
+        raise table.error("kv_heads", "a narrow head has keys of its own slice, so none are shared; leave one out")
+    return replace(settings, kv_heads=kv_heads, allowed=parse_mask(table, rows, columns))
 
 
 def parse_mask(table: TomlTable, rows: int, columns: int) -> NDArray[np.bool_] | None:
@@ -82,13 +92,14 @@ def states_width(table: TomlTable, name: str) -> bool:
 
 
 def parse_projections(
-    table: TomlTable, settings: TomlTable, attention: AttentionSettings, width: int, source_width: int
+    table: TomlTable, settings: TomlTable, attention: AttentionSettings, widths: Widths
 ) -> dict[str, NDArray[np.float64]]:
     """W_Q, W_K and W_V and their biases, a matrix for each head: (heads, in, out)."""
-    heads, narrow = attention.heads, attention.narrow
-    if narrow and (width % heads or source_width % heads):
+    heads, narrow, width = attention.heads, attention.narrow, widths[0]
+    kv_heads = attention.kv_heads or heads
+    if narrow and any(vector % heads for vector in widths):
         raise settings.error("heads", f"narrow heads divide d_model={width}, but heads={heads} does not; try another")
-    query_width, key_width = (width // heads, source_width // heads) if narrow else (width, source_width)
+    query_width, key_width, value_width = (vector // heads if narrow else vector for vector in widths)
     d_head = None
     if "d_head" in settings or not states_width(table, "W_Q"):
         if "d_head" not in settings and width % heads:
@@ -96,7 +107,7 @@ def parse_projections(
         d_head = settings.integer("d_head", width // heads, 1, WIDEST)
     parameters = {"W_Q": parse_heads(table, "W_Q", heads, query_width, d_head, narrow)}
     d_head = parameters["W_Q"].shape[2]
-    parameters["W_K"] = parse_heads(table, "W_K", heads, key_width, d_head, narrow)
+    parameters["W_K"] = parse_heads(table, "W_K", kv_heads, key_width, d_head, narrow)
     waist = has_waist(table)
     if waist and narrow:
         raise settings.error("narrow", "a waist takes the whole vector, but narrow heads see a slice; leave one out")
@@ -104,14 +115,14 @@ def parse_projections(
     if "d_value" in settings or not states_width(table, "V_up" if waist else "W_V"):
         d_value = settings.integer("d_value", d_head, 1, WIDEST)
     if waist:
-        parameters["V_down"] = parse_matrix(table, "V_down", source_width, None)
-        parameters["W_V"] = parse_heads(table, "V_up", heads, parameters["V_down"].shape[1], d_value, False)
+        parameters["V_down"] = parse_matrix(table, "V_down", value_width, None)
+        parameters["W_V"] = parse_heads(table, "V_up", kv_heads, parameters["V_down"].shape[1], d_value, False)
     else:
-        parameters["W_V"] = parse_heads(table, "W_V", heads, key_width, d_value, narrow)
+        parameters["W_V"] = parse_heads(table, "W_V", kv_heads, value_width, d_value, narrow)
     for letter in "QKV":
         if f"b_{letter}" in table:
-            out = parameters[f"W_{letter}"].shape[2]
-            parameters[f"b_{letter}"] = parse_vector(table, f"b_{letter}", heads * out).reshape(heads, out)
+            count, _, out = parameters[f"W_{letter}"].shape
+            parameters[f"b_{letter}"] = parse_vector(table, f"b_{letter}", count * out).reshape(count, out)
     return parameters
 
 

@@ -49,8 +49,8 @@ class Step:
 
     @property
     def by_key(self) -> bool:
-        """Whether the columns are keys."""
-        return self.name in BY_KEY
+        """Whether the columns are keys: of weights, and of cross_weights too."""
+        return self.name.rpartition("_")[2] in BY_KEY
 
     def cell(self, row: int | str, column: int | str) -> Arithmetic:
         """How one number of this step was computed; row and column by index or by label."""
