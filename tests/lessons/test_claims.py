@@ -74,10 +74,22 @@ residual = true
 """
 
 
-def check(claim, mask="none", temperature="1.0", before=""):
-    text = LESSON.format(claim=claim, mask=mask, temperature=temperature, before=before)
-    (finding,) = check_lesson(parse_lesson(text, "x.toml"))
-    return finding
+HEADS = """title = "x"
+tokens = ["a", "b", "c"]
+embeddings = [[1, 0, 2, 1], [0, 3, 1, 2], [1, 1, 0, 3]]
+[attention]
+heads = 2
+[parameters]
+all = "identity"
+[[claim]]
+{claim}
+"""
+
+
+def check(claim, mask="none", temperature="1.0", before="", lesson=LESSON):
+    """The finding about the last claim."""
+    text = lesson.format(claim=claim, mask=mask, temperature=temperature, before=before)
+    return check_lesson(parse_lesson(text, "x.toml"))[-1]
 
 
 ROOT = math.sqrt(3)
@@ -104,6 +116,15 @@ MISREAD = V + np.array([[0, 0, 0], [2, -1, 3], [0, 0, 0]])
 CUT = np.floor(weights_by_numpy() * 1000) / 1000
 SUM = weights_by_numpy() @ V
 EARLY = np.round(np.round(weights_by_numpy(), 1) @ V, 1)
+W_Q = np.array([[1, 2, 0], [0, 1, 0], [1, 0, 1]], dtype=float)
+SCALED = X @ W_Q @ X.T / ROOT
+
+
+def weights_of(scores):
+    powers = np.exp(scores / ROOT)
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
 WRONG = {
     "cut off": (f'of = "weights"\nvalue = {as_toml(CUT)}', {}, "the digits were cut off, not rounded"),
     "not one": (
@@ -152,6 +173,62 @@ WRONG = {
         f'of = "sum"\nrow = "a"\nvalue = {as_toml([weights_by_numpy()[0] @ MISREAD], 4)[1:-1]}',
         {},
         "the value of b was taken as [2.1 2.2 4.3] instead of [0.1 3.2 1.3]",
+    ),
+    "follows": (
+        f'of = "weights"\nvalue = {as_toml(weights_by_numpy(-ROOT))}\n[[claim]]\nof = "sum"\n'
+        f"value = {as_toml(np.round(weights_by_numpy(-ROOT), 3) @ V)}",
+        {},
+        "it follows from weights in line 17, which is wrong; by that figure this is right",
+    ),
+    "rest of one": (
+        'of = "weights"\nrow = "b"\nvalue = [0.01675, 0.95341, 0.02984]',
+        {},
+        "it is what the other printed weights leave of 1, and they are rounded",
+    ),
+    "no softmax": (
+        f'of = "weights"\nvalue = {as_toml(SCALED / SCALED.sum(axis=1, keepdims=True))}',
+        {},
+        "the scores were divided by their sum, without e^score",
+    ),
+    "mask misplaced": (
+        f'of = "weights"\nvalue = {as_toml(np.where(CAUSAL, weights_by_numpy(), 0.0))}',
+        {"mask": "causal"},
+        "the mask came after the softmax, so that the rows do not sum to 1",
+    ),
+    "parameters exchanged": (
+        f'of = "weights"\nvalue = {as_toml(weights_of(X @ (X @ W_Q).T))}',
+        {},
+        "W_Q and W_K were exchanged",
+    ),
+    "wrong head": (
+        'of = "scores"\nhead = 0\nvalue = [[5, 4, 3], [4, 5, 6], [3, 6, 9]]',
+        {"lesson": HEADS},
+        "these are the numbers of head 1, not of head 0",
+    ),
+    "other case": (
+        f'of = "weights"\nvalue = {as_toml(weights_by_numpy(2 * ROOT))}',
+        {"before": '[[case]]\nname = "warmer"\nattention = { temperature = 2.0 }'},
+        "these are the numbers of the case “warmer”",
+    ),
+    "exchanged": (
+        f'of = "weights"\nvalue = {as_toml(weights_by_numpy()[[1, 0, 2]])}',
+        {},
+        "the rows a and b were exchanged",
+    ),
+    "misprint": (
+        'of = "scores"\nrow = "b"\ncolumn = "b"\nvalue = 100.0',
+        {},
+        "the decimal point is one place too far right: 100.0 is printed for 10.0",
+    ),
+    "wrong term": (
+        f'of = "scores"\nvalue = {as_toml(X @ W_Q @ X.T - np.outer([0, 1, 0], [0, 9, 0]))}',
+        {},
+        "the term 3·3 was left out",
+    ),
+    "factor": (
+        f'of = "scores"\nvalue = {as_toml(7 * X @ W_Q @ X.T)}',
+        {},
+        "every number is 7 times too large",
     ),
     "rounded early": (
         f'of = "sum"\nvalue = {as_toml(EARLY, 1)}',

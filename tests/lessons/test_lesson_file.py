@@ -5,6 +5,7 @@ import random
 import pytest
 
 from transom.lessons import check_lesson, load_lesson, parse_lesson
+from transom.lessons.diagnosis import CAUSES
 from transom.names import Misfit
 
 GOOD = """title = "A lesson"
@@ -217,9 +218,7 @@ BAD = {
     ),
     "unknown slip": (
         replace_once('row = "a"', 'row = "a"\nslip = "unscald"'),
-        "mine.toml, line 21: slip must be one of cut off, not one, unscaled, wrong divisor, wrong axis, mask forgotten,"
-        " mask turned, transposed, left out, other step, swapped, value vector, rounded early, but got 'unscald';"
-        " did you mean 'unscaled'?",
+        f"mine.toml, line 21: slip must be one of {', '.join(CAUSES)}, but got 'unscald'; did you mean 'unscaled'?",
     ),
     "heads that do not divide": (
         replace_once('mask = "none"', "heads = 3"),

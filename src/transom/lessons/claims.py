@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from transom.lessons.glossary import STEP_WORDS
 from transom.lessons.lesson import Claim, Lesson
 from transom.lessons.steps import Labels, Matrix, Step, Steps
 from transom.lessons.toml_source import count_decimals
@@ -97,6 +99,8 @@ def measure_claim(claim: Claim, steps_of_case: StepsOfCase) -> Quantity:
 
 def select_step(steps: Steps, claim: Claim) -> Step:
     """The step a claim is about; if there are several of that name, it must say which."""
+    if claim.of not in steps:
+        raise Misfit(f"there is no step {claim.of!r}; {suggest_step(claim.of, steps)}")
     step = steps[claim.of, claim.head, claim.layer]
     for axis in ("head", "layer"):
         count = len({getattr(other, axis) for other in steps if other.name == claim.of})
@@ -105,6 +109,17 @@ def select_step(steps: Steps, claim: Claim) -> Step:
     if claim.head is not None and step.head is None:
         raise Misfit(f"{claim.of} belongs to all heads together, but head {claim.head} was asked for; leave head out")
     return step
+
+
+def suggest_step(word: str, steps: Steps) -> str:
+    """The step that a word may mean, among the names of the steps and the words for them."""
+    plain = word.lower().replace("_", " ")
+    if plain in ("attention score", "attention scores"):
+        return "before the softmax they are scores, after it weights"
+    if plain in ("output", "outputs") and "sum" in steps:
+        return "with one head and no W_O the output is 'sum'"
+    near = get_close_matches(word, [*steps.names, *STEP_WORDS], n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(steps.names)}"
 
 
 def comparison_values(claim: Claim, steps_of_case: StepsOfCase, step: Step) -> Matrix:
@@ -177,3 +192,18 @@ def rounds_to(value: float, printed: float, decimals: int) -> bool:
     if np.isinf(value) or np.isinf(printed):
         return bool(value == printed)
     return bool(abs(value - printed) <= 0.5 * 10.0**-decimals * (1 + 1e-9) + 1e-14 * abs(value))
+
+
+def claim_subject(claim: Claim) -> str:
+    """What a claim is about, in few words: weights of The, sat."""
+    labels = (("row", claim.row), ("column", claim.column))
+    places = [f"{axis} {label + 1}" if isinstance(label, int) else label for axis, label in labels if label is not None]
+    words = claim.of if claim.measure == "value" else f"{claim.measure} of {claim.of}"
+    words += f" in layer {claim.layer}" if claim.layer is not None else ""
+    words += f" in head {claim.head}" if claim.head is not None else ""
+    words += f" of {', '.join(places)}" if places else ""
+    other = f"row {claim.other + 1}" if isinstance(claim.other, int) else claim.other
+    words += f" and {other}" if other is not None else ""
+    if claim.against is not None:
+        words += f" against “{claim.against}”" if claim.against else " against the lesson itself"
+    return words

@@ -1,4 +1,7 @@
-"""The glossary: the terms of attention in plain words. A test keeps docs/glossary.md equal to it."""
+"""The glossary: the terms of attention in plain words. A test keeps docs/glossary.md equal to it.
+
+`STEP_WORDS` are words for the steps of a lesson that a claim may use: `context` for `sum`.
+"""
 
 GLOSSARY = {
     "token": "a piece of text that the model reads as one unit: a word, a part of a word, a character",
@@ -47,3 +50,45 @@ GLOSSARY = {
     "claim": "a figure in a lesson, checked to its printed digits",
     "slip": "a wrong figure or sentence in a note; a lesson shows it beside the right one",
 }
+
+STEP_WORDS = {
+    "x": "embedding",
+    "embeddings": "embedding",
+    "input": "embedding",
+    "inputs": "embedding",
+    "position": "positions",
+    "positional encoding": "positions",
+    "q": "Q",
+    "query": "Q",
+    "queries": "Q",
+    "k": "K",
+    "key": "K",
+    "keys": "K",
+    "v": "V",
+    "value": "V",
+    "values": "V",
+    "score": "scores",
+    "raw scores": "scores",
+    "dot products": "scores",
+    "scaling": "scaled",
+    "scaled scores": "scaled",
+    "mask": "masked",
+    "masked scores": "masked",
+    "weight": "weights",
+    "attention weights": "weights",
+    "context": "sum",
+    "contexts": "sum",
+    "context vector": "sum",
+    "context vectors": "sum",
+    "weighted sum": "sum",
+    "concat": "joined",
+    "concatenated": "joined",
+    "layer norm": "norm",
+    "feed forward": "feed_forward",
+    "ffn": "feed_forward",
+}
+
+
+def step_name(word: str) -> str:
+    """The name of the step that a word means; a word that is not in STEP_WORDS stays as it is."""
+    return STEP_WORDS.get(" ".join(word.lower().replace("_", " ").replace("-", " ").split()), word)

@@ -14,6 +14,7 @@ from transom.files.untrusted_files import Limits, decode_utf8, read_bytes
 from transom.lessons.claims import BETWEEN, MASKED, MEASURES
 from transom.lessons.diagnosis import CAUSES
 from transom.lessons.experiments import parse_experiment
+from transom.lessons.glossary import step_name
 from transom.lessons.lesson import FIGURES, Claim, Lesson, LessonCase, MalformedPart
 from transom.lessons.lesson_setup import MOST_HEADS, MOST_LAYERS, MOST_TOKENS, SETUP, SettingsLog
 from transom.lessons.parse_setup import parse_setup
@@ -165,7 +166,7 @@ def parse_claim(table: TomlTable, cases: Cases) -> Claim:
                 f" take one of {', '.join(BETWEEN)}",
             )
     return Claim(
-        of=table.text("of", longest=100),
+        of=step_name(table.text("of", longest=100)),
         path=table.path,
         says=table.text("says", "").strip(),
         case=table.text("case", ""),

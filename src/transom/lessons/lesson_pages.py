@@ -8,6 +8,7 @@ import numpy as np
 
 from transom.lessons.arithmetic import NOTES, format_number
 from transom.lessons.check_claims import Finding, check_claim
+from transom.lessons.claims import claim_subject
 from transom.lessons.lesson import Claim, Lesson, LessonCase
 from transom.lessons.steps import Step, Steps
 from transom.names import count_noun
@@ -150,18 +151,3 @@ def number_lines(name: str, numbers: list[str], width: int) -> Iterator[str]:
         row = numbers[start : start + width]
         shown = row if len(row) <= 12 else [*row[:12], f"… {len(row) - 12} more"]
         yield f"{' ' * (len(name) + 3) if start else f'{name} = '}{' '.join(shown)}"
-
-
-def claim_subject(claim: Claim) -> str:
-    """What a claim is about, in few words: weights of The, sat."""
-    labels = (("row", claim.row), ("column", claim.column))
-    places = [f"{axis} {label + 1}" if isinstance(label, int) else label for axis, label in labels if label is not None]
-    words = claim.of if claim.measure == "value" else f"{claim.measure} of {claim.of}"
-    words += f" in layer {claim.layer}" if claim.layer is not None else ""
-    words += f" in head {claim.head}" if claim.head is not None else ""
-    words += f" of {', '.join(places)}" if places else ""
-    other = f"row {claim.other + 1}" if isinstance(claim.other, int) else claim.other
-    words += f" and {other}" if other is not None else ""
-    if claim.against is not None:
-        words += f" against “{claim.against}”" if claim.against else " against the lesson itself"
-    return words

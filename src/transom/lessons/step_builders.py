@@ -81,10 +81,10 @@ def mask_step(info: StepInfo, before: Step, allowed: NDArray[np.bool_]) -> Step:
     return info.build(values, before.rows, before.columns, "unchanged")
 
 
-def softmax_step(info: StepInfo, before: Step, axis: int = -1) -> Step:
+def softmax_step(info: StepInfo, before: Step, axis: int | None = -1) -> Step:
     """Each row of scores as weights that sum to 1; a fully masked row gets 0 everywhere.
 
-    The other axis is a common mistake: `check` tries it.
+    The other axis, or both (None), is a common mistake: `check` tries it.
     """
 
     def terms(i: int, j: int) -> tuple[Term, ...]:
@@ -95,17 +95,20 @@ def softmax_step(info: StepInfo, before: Step, axis: int = -1) -> Step:
     return info.build(values, before.rows, before.columns, "softmax", terms)
 
 
-def changed_softmax(info: StepInfo, scores: Matrix, axis: int) -> Matrix:
-    """The softmax with a mistake in its powers e^score, which a change knows as the step `powers`."""
+def changed_softmax(info: StepInfo, scores: Matrix, axis: int | None) -> Matrix:
+    """The softmax with a mistake in its powers e^score, which a change knows as `powers`, or in their `total`."""
     assert info.change is not None
     powers = np.exp(scores)
     changed = info.change(replace(info, name="powers"), powers)
-    return softmax_of(scores, axis) if changed is powers else changed / changed.sum(axis=axis, keepdims=True)
+    total = changed.sum(axis=axis, keepdims=True)
+    changed_total = info.change(replace(info, name="total"), total)
+    exact = changed is powers and changed_total is total
+    return softmax_of(scores, axis) if exact else changed / changed_total
 
 
-def softmax_of(scores: Matrix, axis: int = -1) -> Matrix:
+def softmax_of(scores: Matrix, axis: int | None = -1) -> Matrix:
     """exp(s) / Σ exp(s) along an axis, in float64; the largest score is subtracted first, so that nothing overflows."""
-    if scores.shape[axis] == 0:
+    if scores.size == 0:
         return scores
     highest = scores.max(axis=axis, keepdims=True)
     powers = np.exp(scores - np.where(np.isneginf(highest), 0.0, highest))
