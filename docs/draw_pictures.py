@@ -9,6 +9,7 @@ from typing import Any
 
 import transom
 from transom.lessons.lesson_file import load_shipped
+from transom.models import PRESETS
 from transom.runner import load_text_model
 from transom.show import Picture, draw
 
@@ -44,6 +45,8 @@ def draw_arrows() -> Picture:
 PICTURES: dict[str, tuple[Callable[[], Picture], bool]] = {
     "steps.svg": (lambda: draw("steps", load_shipped("three-tokens")), True),
     "sequence.svg": (lambda: draw("sequence", load_shipped("three-tokens"), rows=0), True),
+    "fold.svg": (lambda: draw("fold", load_shipped("many-heads")), True),
+    "architecture.svg": (lambda: draw("architecture", PRESETS["base"](37_000)), True),
     "vectors.svg": (lambda: draw("vectors", load_shipped("blue-cute-creature")), True),
     "matrix.svg": (
         lambda: draw("matrix", watch_translation()[2], layer=LAYER, head=HEAD, model="en-fr", predicted=True),

@@ -4,16 +4,18 @@ import json
 import re
 import sys
 from functools import partial
+from xml.etree import ElementTree
 
 import pytest
 
 from transom.lessons.glossary import GLOSSARY
 from transom.lessons.lesson_file import load_shipped, new_text, shipped_paths
-from transom.lessons.lesson_pages import pages
+from transom.lessons.lesson_screens import screens
 
 
 @pytest.fixture
-def learn(run_command):
+def learn(run_command, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return partial(run_command, "learn")
 
 
@@ -35,7 +37,7 @@ def test_the_list_as_json(learn):
 @pytest.mark.parametrize("name", ["1", "three-tokens"])
 def test_a_lesson_is_printed_at_once_if_there_is_no_terminal(name, learn):
     out = learn(name).out
-    titles = [page.title for page in pages(load_shipped(1))]
+    titles = [screen.title for screen in screens(load_shipped(1))]
     positions = [out.index(title) for title in titles]
     assert positions == sorted(positions)
     assert "e^2 / (e^1 + e^1 + e^2) = 7.3891 / 12.8256 = 0.5761" in out
@@ -67,8 +69,8 @@ def test_a_lesson_can_be_left(monkeypatch, learn, read_line, code, end):
     use_terminal(monkeypatch, read_line)
     out, err = learn("1", code=code)
     assert load_shipped(1).title in out.splitlines()[0]
-    assert len(out.splitlines()) == 1 + len(next(pages(load_shipped(1))).wrap(72))
-    assert err == f"Enter for the next step, q to stop {end}"
+    assert len(out.splitlines()) == 1 + len(next(screens(load_shipped(1))).wrap(72))
+    assert err == f"Enter for the next step, b to go back, a number to go there, q to stop {end}"
 
 
 def test_ctrl_c_anywhere_is_no_error(monkeypatch, learn):
@@ -84,29 +86,97 @@ def test_a_bound_is_printed(tmp_path, learn):
     assert found == ["(> 0.10)", "(< 1.5)"]
 
 
-def test_on_a_terminal_enter_turns_the_page(monkeypatch, learn):
-    pressed = []
-    use_terminal(monkeypatch, lambda: pressed.append("") or "")
-    learn("4")
-    assert len(pressed) == len(list(pages(load_shipped(4))))  # and the picture at the end
-    learn("4", "--all")
-    assert len(pressed) == len(list(pages(load_shipped(4))))
+def typing(*lines):
+    """What a learner types, line by line; then only Enter."""
+    waiting = iter(lines)
+    return lambda: next(waiting, "")
+
+
+def test_on_a_terminal_enter_turns_the_page_and_the_end_is_kept(monkeypatch, learn):
+    use_terminal(monkeypatch, typing())
+    out = learn("4").out
+    titles = [screen.title for screen in screens(load_shipped(4))]
+    assert [title for title in titles if title in out] == titles
+    assert "4  A hash table that matches softly  (done)" in learn().out
+    assert "transom learn 1 goes on" in learn().err
+
+
+def test_a_wrong_answer_gets_the_diagnosis_of_the_checker(monkeypatch, learn):
+    use_terminal(monkeypatch, typing("3", "5.5", "q"))
+    out = learn("1").out
+    assert "Not quite: you said 5.5." in out
+    assert "Answer: 2. 1·1 + 0·1 + 1·1 + 0·1." in out
+    use_terminal(monkeypatch, typing("5", "2", "q"))
+    out = learn("1").out
+    assert "Right." in out
+    use_terminal(monkeypatch, typing("3", "1.21", "q"))
+    out = learn("encoder-block").out
+    assert "Not quite: you said 1.21." in out
+    assert re.search(r"Likely: .*(residual|output)", out)
+
+
+def test_an_answer_that_is_no_answer_is_asked_for_again(monkeypatch, learn):
+    use_terminal(monkeypatch, typing("3", "many", "2", "q"))
+    out = learn("1").out
+    assert "an answer must be a number, but got 'many'; type digits, like 0.25" in out
+    assert "Right." in out
+    use_terminal(monkeypatch, typing("5", "maybe", "q"))
+    assert "an answer must be one of 0.00, 0.16, 0.33, but got 'maybe'; type it, or its number" in learn("1").out
+
+
+def test_another_number_can_be_tried_and_followed_through(monkeypatch, learn):
+    use_terminal(monkeypatch, typing("2", "7", "x", "q"))
+    out = learn("1").out
+    assert "  The 3 0 1 0" in out
+    assert "  The 7 0 1 0" in out
+    assert "an answer must be a number, but got 'x'; type digits, like 0.25" in out
+
+
+def test_one_can_go_back_and_elsewhere(monkeypatch, learn):
+    use_terminal(monkeypatch, typing("9", "99", "b", "q"))
+    out = learn("1").out
+    assert out.index("To remember  (9/9)") > out.index("(1/9)")
+    assert "(8/9)" not in out  # the last step ends the lesson
+    use_terminal(monkeypatch, typing("4", "99", "b", "", "q"))
+    out = learn("1").out
+    assert "there are steps 1 to 9, but '99' came" in out
+    assert out.index("(4/9)") < out.index("(3/9)")
+
+
+def test_progress_is_kept_and_a_damaged_file_counts_as_none(monkeypatch, learn, tmp_path):
+    use_terminal(monkeypatch, typing("3", "2", "q"))
+    learn("1")
+    file = tmp_path / "state" / "transom" / "lessons.json"
+    assert json.loads(file.read_text()) == {"three-tokens": {"screen": 3, "screens": 9, "right": 1, "asked": 1}}
+    assert "1  Three tokens, every number  (step 3 of 9, 1 of 1 answers right)" in learn().out
+    assert "So far: step 3 of 9, 1 of 1 answers right." in learn("1").err
+    file.write_text('{"three-tokens": {"screen": "many"}}')
+    assert "(step" not in learn().out
+
+
+def test_progress_that_cannot_be_kept_is_said(monkeypatch, learn, tmp_path):
+    (tmp_path / "state").write_text("no folder")
+    use_terminal(monkeypatch, typing("q"))
+    assert "transom: your progress is not kept: " in learn("1").err
 
 
 def test_a_lesson_as_json(learn):
-    found = json.loads(learn("13", "--json").out)
+    found = json.loads(learn("14", "--json").out)
     steps = {step["name"]: step for step in found["cases"][0]["steps"]}
     assert steps["masked"]["values"][0][1:] == [None, None, None]
     assert {claim["verdict"] for claim in found["claims"]} == {"right"}
     assert [case["name"] for case in found["cases"]] == ["", "the second layer alone", "without residuals"]
+    asked = [screen["predict"] for screen in found["screens"] if screen["predict"]]
+    assert asked[0]["right"] == "B"
+    changes = [screen["change"] for screen in found["screens"] if screen["change"]]
+    assert changes[0]["set"] == "layer.1.parameters.W_Q"
 
 
 def test_heads_and_layers_are_counted_from_0(learn):
     out = learn("many-heads").out
-    assert out.index("weights (head 0): ") < out.index("weights (head 1): ")
-    assert "weights in head 0 of it" in out
+    assert out.index("weights (head 0)") < out.index("weights (head 1)")
     out = learn("layers-together").out
-    assert out.index("weights (layer 0): ") < out.index("weights (layer 1): ")
+    assert out.index("weights (layer 0)") < out.index("weights (layer 1)")
     assert "(layer 2)" not in out
 
 
@@ -116,7 +186,7 @@ def test_the_glossary(learn):
     assert json.loads(learn("--glossary", "--json").out) == GLOSSARY
 
 
-QUICK = {1, 5, 7, 14}
+QUICK = {1, 13}
 
 
 @pytest.mark.parametrize(
@@ -126,21 +196,48 @@ QUICK = {1, 5, 7, 14}
         for number in range(1, len(shipped_paths()) + 1)
     ],
 )
-def test_every_lesson_has_its_picture(number, tmp_path, learn):
-    file = tmp_path / "picture.html"
+def test_every_lesson_is_one_page(number, tmp_path, learn):
+    file = tmp_path / "lesson.html"
     out, err = learn(str(number), "--html", str(file))
     assert (out, err) == (f"{file}\n", "")
     page = file.read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert "http://" not in page.replace("http://www.w3.org/", "")
     assert "https://" not in page
+    assert "<script" not in page
+    assert "Content-Security-Policy" in page
+    body = ElementTree.fromstring(page[page.index("<main") : page.index("</body>")])
+    headings = ["".join(one.itertext()) for one in body.iter() if one.tag in ("h1", "h2")]
+    assert headings == [screen.title for screen in screens(load_shipped(number))]
+    pictures = [step for step in load_shipped(number).script if step.picture]
+    assert page.count("<svg ") == len(pictures)
+    assert page.count("<summary>Answer") == sum(step.predict is not None for step in load_shipped(number).script)
+    assert "✓" in page
 
 
-def test_a_lesson_ends_with_its_picture(learn):
-    out, err = learn("7")
-    assert "\nPicture\nThe strongest arrows of the attention\n" in out
+@pytest.mark.parametrize(("kind", "first"), [("pdf", b"%PDF-"), ("png", b"\x89PNG"), ("svg", b"<svg")])
+def test_a_lesson_on_paper_and_its_picture(kind, first, tmp_path, learn):
+    pytest.importorskip("typst", reason="the extra `export` is not installed")
+    file = tmp_path / f"lesson.{kind}"
+    assert learn("13", f"--{kind}", str(file)).out == f"{file}\n"
+    assert file.read_bytes().startswith(first)
+
+
+def test_a_file_must_have_its_ending_and_its_lesson(tmp_path, learn):
+    file = tmp_path / "lesson.txt"
+    assert learn("1", "--pdf", str(file), code=2).err == (
+        f"transom: --pdf writes a file that ends in .pdf, but got {file}; try lesson.pdf\n"
+    )
+    assert learn("--svg", "x.svg", code=2).err == (
+        "transom: --svg saves a lesson, but none is named; write transom learn 1 and then it\n"
+    )
+
+
+def test_a_lesson_has_its_picture_where_it_belongs(learn):
+    out, err = learn("cross-attention")
+    assert "\nAs arrows\nThe strongest arrows of the attention\n" in out
     assert "Je    0.89 ━" in out
-    assert err == "\nWith --html FILE its picture is saved as a page.\n"
+    assert err == "\nWith --html FILE or --pdf FILE the whole lesson is saved.\n"
 
 
 def test_a_lesson_from_a_file(tmp_path, learn):

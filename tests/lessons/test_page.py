@@ -12,6 +12,7 @@ from transom.lessons.diagnosis import CAUSES
 from transom.lessons.experiments import EXPERIMENTS
 from transom.lessons.glossary import GLOSSARY
 from transom.lessons.lesson_file import CLAIM, LESSON, PICTURES, load_shipped, shipped_paths
+from transom.lessons.parse_script import CHANGE, PREDICT, STEP
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGE = (DOCS / "lessons.md").read_text(encoding="utf-8")
@@ -22,7 +23,7 @@ def keys_of(heading):
     """The keys in the first column of the table under a heading."""
     table = PAGE.split(f"| {heading} | ", 1)[1].split("\n\n", 1)[0]
     cells = [line.split(" | ")[0] for line in table.splitlines()[2:]]
-    return {key.strip("[]") for cell in cells for key in re.findall(r"`([^`]+)`", cell)}
+    return {key.strip("[]").removeprefix("step.") for cell in cells for key in re.findall(r"`([^`]+)`", cell)}
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,9 @@ def keys_of(heading):
         ("key of `[parameters]`", lesson_setup.PARAMETERS),
         ("key of `[block]`", lesson_setup.BLOCK),
         ("key of `[[claim]]`", CLAIM),
+        ("key of `[[step]]`", STEP),
+        ("key of `[step.predict]`", PREDICT),
+        ("key of `[step.change]`", CHANGE),
         ("measure", [name for name in MEASURES if name != "value"]),
         ("cause", CAUSES),
         ("experiment", EXPERIMENTS),
@@ -65,6 +69,8 @@ def all_cases():
         "layers-together",
         "low-rank-values",
         "cross-attention",
+        "encoder-block",
+        "shared-keys",
     )
     return [case for name in names for case in load_shipped(name).cases.values()]
 

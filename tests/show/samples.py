@@ -45,6 +45,14 @@ def curves(words: tuple[str, ...] = WORDS) -> dict[str, list[tuple[float, float]
     return {word: [(float(x), 3.0 + number + 1.0 / (x + 1)) for x in range(11)] for number, word in enumerate(words)}
 
 
+def small_config() -> Any:
+    """A decoder whose every size is another prime, or twice one."""
+    from transom.models import DecoderConfig
+
+    sizes = {"d_model": 22, "heads": 2, "d_hidden": 13, "vocabulary": 17, "layers": 3}
+    return DecoderConfig(**sizes, arrangement="pre_norm", tying="none")
+
+
 # What each view draws, with labels that a test may choose.
 SAMPLES: dict[str, Any] = {
     "steps": lambda words=WORDS: (steps_of(sight(), 0, HEAD, words), {}),
@@ -58,6 +66,8 @@ SAMPLES: dict[str, Any] = {
     "entropy": lambda words=WORDS: (sight(), {"model": words[0]}),
     "curves": lambda words=WORDS: (curves(words), {"title": words[0]}),
     "vectors": lambda words=WORDS: (sight(), {"tokens": words, "head": HEAD, "row": 3}),
+    "fold": lambda words=WORDS: (trace(words), {"layer": 0}),
+    "architecture": lambda words=WORDS: (small_config(), {"model": words[0]}),
 }
 
 

@@ -68,7 +68,7 @@ def many(view, words):
     sight = transom.sight(Q, K, V)
     if view == "steps":
         return draw(view, steps_of(sight, 0, 0, words), only=["V", "sum"], tokens_shown=MANY)
-    if view in {"context", "curves"}:
+    if view in {"context", "curves", "fold", "architecture"}:
         return draw(view, SAMPLES[view](words)[0], **SAMPLES[view](words)[1])
     trace = Trace(list(words))
     trace.add(words[0], sight)

@@ -13,7 +13,7 @@ from transom.show import VIEWS, draw
 
 LONG, SOME = 4096, 499
 LIMIT = 2_000_000
-OF_A_TEXT = [view for view in VIEWS if view not in {"context", "curves", "steps"}]
+OF_A_TEXT = [view for view in VIEWS if view not in {"context", "curves", "steps", "fold", "architecture"}]
 
 
 def traced(length):

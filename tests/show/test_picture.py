@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
-from show.samples import formed, sample
+from show.samples import HEAD, formed, sample, sight, tensors
 
 from transom import Misfit
 from transom.show import VIEWS, Picture
-from transom.show.formatting import display_width
+from transom.show.formatting import display_width, to_fixed
 from transom.show.picture import WRITERS
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -93,13 +93,15 @@ def test_each_carries_where_it_comes_from_and_a_table(view):
     picture = sample(view)
     assert picture.table.rows
     assert all(len(row) == len(picture.table.columns) for row in picture.table.rows)
-    if view not in {"steps", "context", "curves"}:
+    if view not in {"steps", "context", "curves", "architecture"}:
         assert picture.source.receipt.startswith("holds")
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_diagram_is_mermaid_and_dot_and_others_say_so(view):
     picture = sample(view)
+    if view == "architecture":
+        assert picture.mermaid().splitlines()[0] == "flowchart BT"
     if view in DIAGRAMS:
         assert picture.mermaid().splitlines()[0] in {"sequenceDiagram", "flowchart LR"}
         assert picture.dot().startswith("digraph ")
@@ -114,8 +116,13 @@ def test_a_diagram_is_mermaid_and_dot_and_others_say_so(view):
 
 def test_the_sequence_as_mermaid():
     lines = sample("sequence").mermaid().splitlines()
-    assert lines[1] == "  participant p0 as query fox"
-    assert lines[-1] == "  p12->>p14: Weighted Sum"
+    Q, V = (tensors()[place][0, HEAD] for place in (0, 2))
+    numbers = [to_fixed(float(value), 2) for value in Q[2, :4]]
+    assert lines[1] == f"  participant p0 as query fox {' '.join(numbers)} …"
+    assert "  p13->>p15: Weighted Sum" in lines
+    output = sight().weights(batch=0, head=HEAD, rows=4) @ V
+    numbers = [to_fixed(float(value), 2) for value in output[:4]]
+    assert lines[-1] == f"  Note over p15: {' '.join(numbers)} …"
 
 
 @pytest.mark.parametrize("ending", [ending for ending in WRITERS if ending not in {".pdf", ".png"}])

@@ -157,7 +157,7 @@ WRONG = {
     "view unlike any": (
         lambda: draw("flow", sight()),
         "there is no view 'flow'; there are steps, sequence, arrows, matrix, heads, rows, context, histogram, entropy,"
-        " curves, vectors",
+        " curves, vectors, fold, architecture",
     ),
     "option": (lambda: draw("matrix", sight(), hid=[0]), "the view 'matrix' has no option 'hid'; did you mean 'hide'?"),
     "thing": (

@@ -48,11 +48,29 @@ def steps() -> Said:
 
 
 def sequence() -> Said:
-    every, found = parts(), []
+    """The first four numbers of each vector, then score by score, and what comes out."""
+    every = parts()
+    found = [value for row in (2, 4) for value in every["Q"][row, :4]]
+    found += [value for name in "KV" for row in every[name] for value in row[:4]]
+    ends = []
     for row in (2, 4):
-        found += [every["scaled"][row, key] for key in range(row + 1)]
+        for key in range(TOKENS):
+            found += [every["scores"][row, key], *([every["scaled"][row, key]] if key <= row else [])]
         found += [every["weights"][row, key] for key in range(row + 1)]
-    return [said(value, 2) for value in found]
+        ends += list(every["sum"][row, :4])
+    return [said(value, 2) for value in [*found, *ends]]
+
+
+def fold() -> Said:
+    """The first four numbers of Q of every head side by side, what each finds, and that side by side."""
+    Q, sums = ([parts(head)[name][:, :4] for head in range(HEADS)] for name in ("Q", "sum"))
+    found = [*np.concatenate(Q, axis=1).ravel(), *(value for head in sums for value in head.ravel())]
+    return [said(value, 2) for value in [*found, *np.concatenate(sums, axis=1).ravel()]]
+
+
+def architecture() -> Said:
+    """Every number of the picture has no decimals; the counts have a test of their own."""
+    return []
 
 
 def arrows() -> Said:
@@ -143,4 +161,6 @@ TRUTH: dict[str, Callable[[], Said]] = {
     "entropy": entropy,
     "curves": curved,
     "vectors": vectors,
+    "fold": fold,
+    "architecture": architecture,
 }

@@ -8,22 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transom.cli import STOPPED
 from transom.cli.cli_io import print_json, print_picture, print_text, shows_colours
+from transom.files.atomic_files import write_file
 from transom.files.terminal import escape_controls
+from transom.names import Misfit
 from transom.show.colours import bold
 
 if TYPE_CHECKING:
     from transom.lessons import Lesson
+    from transom.lessons.lesson import LessonStep
     from transom.show import Picture
 
 WIDEST, NARROWEST = 100, 30  # columns
+FILES = {"html": "the whole lesson", "pdf": "the whole lesson", "svg": "its picture", "png": "its picture"}
 
 
 def run(
     lesson: Annotated[str | None, typer.Argument(help="The number of a lesson, its name, or a lesson file.")] = None,
     at_once: Annotated[bool, typer.Option("--all", help="All steps at once, without waiting for Enter.")] = False,
-    html: Annotated[Path | None, typer.Option("--html", help="Save the lesson's picture as a page.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Save the whole lesson as a page.")] = None,
+    pdf: Annotated[Path | None, typer.Option("--pdf", help="Save the whole lesson as a PDF.")] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Save the lesson's picture as an SVG figure.")] = None,
+    png: Annotated[Path | None, typer.Option("--png", help="Save the lesson's picture as a PNG.")] = None,
     glossary: Annotated[bool, typer.Option("--glossary", help="Explain the words.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The list, or every number of a lesson, as JSON.")] = False,
 ) -> None:
@@ -31,12 +37,18 @@ def run(
 
     Example: transom learn 1
     """
+    files = {"html": html, "pdf": pdf, "svg": svg, "png": png}
+    wanted = {kind: path for kind, path in files.items() if path is not None}
     if glossary:
         print_glossary(as_json)
     elif lesson is None:
+        if wanted:
+            raise Misfit(f"--{next(iter(wanted))} saves a lesson, but none is named; write transom learn 1 and then it")
         print_lessons(as_json)
+    elif wanted:
+        save_lesson(load_by_name(lesson), wanted)
     else:
-        print_lesson(load_by_name(lesson), at_once, html, as_json)
+        print_lesson(load_by_name(lesson), at_once, as_json)
 
 
 def print_glossary(as_json: bool) -> None:
@@ -58,6 +70,8 @@ def load_by_name(name: str) -> "Lesson":
 
 
 def print_lessons(as_json: bool) -> None:
+    """The numbered path; on a terminal with how far one has come."""
+    from transom.cli.learn_progress import load_progress
     from transom.lessons.lesson_file import load_shipped, shipped_paths
 
     lessons = {number: load_shipped(number) for number in range(1, len(shipped_paths()) + 1)}
@@ -70,54 +84,76 @@ def print_lessons(as_json: bool) -> None:
             ]
         )
         return
+    progress = load_progress() if sys.stdout.isatty() else {}
     for number, lesson in lessons.items():
-        print_text(f"{number:>3}  {lesson.title}")
-    print_text("\ntransom learn 1 plays the first; transom learn --glossary explains the words.", stderr=True)
+        reached = progress.get(lesson.name[3:])
+        print_text(f"{number:>3}  {lesson.title}" + (f"  ({reached.summary()})" if reached else ""))
+    unfinished = [
+        n for n, each in lessons.items() if each.name[3:] not in progress or not progress[each.name[3:]].is_finished
+    ]
+    first = f"transom learn {unfinished[0]} goes on" if progress and unfinished else "transom learn 1 plays the first"
+    print_text(f"\n{first}; transom learn --glossary explains the words.", stderr=True)
 
 
-def print_lesson(lesson: "Lesson", at_once: bool, html: Path | None, as_json: bool) -> None:
-    """Print a lesson page by page; on a terminal Enter turns the page."""
+def save_lesson(lesson: "Lesson", files: dict[str, Path]) -> None:
+    """Write the whole lesson, or its picture, into each file, and print its name."""
+    from transom.show.lesson_document import render_lesson_page, render_lesson_pdf
+
+    for kind, path in files.items():
+        if path.suffix.lower() != f".{kind}":
+            raise Misfit(f"--{kind} writes a file that ends in .{kind}, but got {path}; try {path.stem}.{kind}")
+        if kind in ("svg", "png"):
+            lesson_picture(lesson).save(path)
+        else:
+            content = render_lesson_page(lesson).encode() if kind == "html" else render_lesson_pdf(lesson)
+            write_file(path, content)
+        print_text(str(path))
+
+
+def print_lesson(lesson: "Lesson", at_once: bool, as_json: bool) -> None:
+    """Play a lesson on a terminal, with questions; anywhere else print all of it."""
+    from transom.lessons.lesson_screens import screens
+
     if as_json:
         print_json(lesson_with_claims(lesson))
         return
-    if html is not None:
-        lesson_picture(lesson).save(html)
-        print_text(str(html))
+    width = max(NARROWEST, min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns))
+    if not at_once and sys.stdin.isatty() and sys.stdout.isatty():
+        play_lesson(lesson, width)
         return
-    waits = not at_once and sys.stdin.isatty() and sys.stdout.isatty()
-    for number, (title, lines) in enumerate(lesson_texts(lesson)):
-        if number and waits:
-            if not wait_for_enter():
-                return
-        elif number:
+    for number, (title, lines) in enumerate(lesson_texts(lesson, list(screens(lesson)), width)):
+        if number:
             print_text()
         print_picture(bold(escape_controls(title)) if shows_colours() else title)
         for line in lines:
             print_text(line)
-    print_text("\nWith --html FILE its picture is saved as a page.", stderr=True)
+    print_text("\nWith --html FILE or --pdf FILE the whole lesson is saved.", stderr=True)
 
 
-def wait_for_enter() -> bool:
-    """Wait for Enter; q and Ctrl-D end the lesson, Ctrl-C the command."""
-    print_text("Enter for the next step, q to stop ", stderr=True, end="")
-    try:
-        return input().strip().lower() != "q"
-    except EOFError:
-        print_text(stderr=True)
-        return False
-    except KeyboardInterrupt:
-        print_text(stderr=True)
-        raise typer.Exit(STOPPED) from None
+def play_lesson(lesson: "Lesson", width: int) -> None:
+    """Screen by screen, with predictions and changes; how far one comes is kept."""
+    from transom.cli.learn_progress import load_progress
+    from transom.cli.learn_screens import LessonPlayer
+    from transom.lessons.lesson_screens import screens
+
+    reached = load_progress().get(lesson.name[3:])
+    if reached is not None:
+        print_text(f"So far: {reached.summary()}.", stderr=True)
+
+    def picture_lines(step: "LessonStep") -> Iterable[str]:
+        return step_picture(lesson, step).text(width=width, colour=False).rstrip().splitlines()
+
+    LessonPlayer(lesson, list(screens(lesson)), width, picture_lines).play()
 
 
-def lesson_texts(lesson: "Lesson") -> Iterator[tuple[str, Iterable[str]]]:
-    """The pages of a lesson, then its picture, unless that would only repeat the steps."""
-    from transom.lessons.lesson_pages import pages
-
-    width = max(NARROWEST, min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns))
-    for page in pages(lesson):
-        yield page.title, page.wrap(width)
-    if lesson.picture != "steps":
+def lesson_texts(lesson: "Lesson", all_screens: list[Any], width: int) -> Iterator[tuple[str, Iterable[str]]]:
+    """The screens of a lesson with their pictures; without any, its own at the end, unless that repeats the steps."""
+    for screen in all_screens:
+        lines = list(screen.wrap(width))
+        if screen.step is not None and screen.step.picture:
+            lines += step_picture(lesson, screen.step).text(width=width, colour=False).rstrip().splitlines()
+        yield screen.title, lines
+    if not lesson.script and lesson.picture != "steps":
         yield "Picture", lesson_picture(lesson).text(width=width, colour=False).rstrip().splitlines()
 
 
@@ -128,19 +164,30 @@ def lesson_picture(lesson: "Lesson") -> "Picture":
     return draw(lesson.picture, lesson, **lesson.draws)
 
 
+def step_picture(lesson: "Lesson", step: "LessonStep") -> "Picture":
+    """The picture of a screen; the view of the lesson itself is drawn with the lesson's options."""
+    from transom.show.lesson_document import draw_step
+
+    return draw_step(lesson, step)
+
+
 def lesson_with_claims(lesson: "Lesson") -> dict[str, Any]:
-    """Every number of a lesson, and the result of each claim."""
+    """Every number of a lesson, its screens, and the result of each claim."""
     from transom.lessons import check_lesson
+    from transom.lessons.lesson_screens import script_to_dict
 
     return {
         "name": lesson.name,
         "title": lesson.title,
+        "question": lesson.question,
         "about": lesson.about,
         "picture": lesson.picture,
         "cases": [
             {"name": case.name, "says": case.says, "steps": [step.to_dict() for step in case.steps]}
             for case in lesson.cases.values()
         ],
+        "screens": script_to_dict(lesson),
         "claims": [finding.to_dict() for finding in check_lesson(lesson)],
         "closing": lesson.closing,
+        "next": lesson.next,
     }

@@ -10,6 +10,7 @@ import numpy as np
 from transom.lessons import training_experiments
 from transom.lessons.step_builders import softmax_of, table_step
 from transom.lessons.steps import Matrix, Step
+from transom.lessons.tied_experiment import tied_projections
 from transom.lessons.toml_source import TomlTable
 from transom.names import Misfit
 
@@ -93,7 +94,7 @@ def score_gradient(first: float, second: float, d_head: int) -> Iterator[Step]:
     for name, divisor in (("unscaled", 1.0), ("scaled", np.sqrt(d_head))):
         p = 1.0 / (1.0 + np.exp((second - first) / divisor))
         rows[name] = (p, 1.0 - p, p * (1.0 - p), p * (1.0 - p) / divisor)
-    columns = ("weight 1", "weight 2", "gradient to the score taken", "gradient to the raw score")
+    columns = ("weight 1", "weight 2", "to the score taken", "to the raw score")
     yield table_step("gradient", "how the first weight answers to a score", columns, rows)
 
 
@@ -153,5 +154,6 @@ EXPERIMENTS = {
         {"d_model": (512, 1, 16_384), "heads": (8, 1, 64), "rank": (64, 1, 4096), "tokens": (10, 1, 10**6)},
     ),
     "what_is_learned": Experiment(training_experiments.what_is_learned, {"seed": SEED}),
+    "tied_projections": Experiment(tied_projections, {"updates": (150, 1, 2000), "seed": SEED}),
     "look_ahead": Experiment(training_experiments.look_ahead, {"updates": (110, 1, 2000), "seed": SEED}),
 }

@@ -55,6 +55,78 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """One of several answers: a figure, or words that hold where the number lies above or below a bound."""
+
+    says: str
+    value: Decimal | None = None
+    above: Decimal | None = None
+    below: Decimal | None = None
+
+    def holds(self, number: float) -> bool:
+        """Whether a computed number lies within the bounds of these words."""
+        return (self.above is None or number > self.above) and (self.below is None or number < self.below)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A figure that the learner says before it is shown.
+
+    claim     what is asked for; its value is the learner's
+    digits    the decimals that an answer needs
+    which     "largest" or "smallest" if a column is asked for, not a number; "" otherwise
+    choices   answers to choose from; none if the number is typed
+    because   shown after the answer
+    """
+
+    ask: str
+    claim: Claim
+    digits: int = 2
+    which: str = ""
+    choices: tuple[Choice, ...] = ()
+    because: str = ""
+
+
+@dataclass(frozen=True)
+class NumberChange:
+    """One number of a lesson to change, and the steps in which to see it follow through.
+
+    setting   by its keys: ("parameters", "W_Q")
+    to        the number to try first
+    see_row   the only row of those steps to look at; None for all
+    """
+
+    says: str
+    setting: tuple[str, ...]
+    row: int | str | None
+    column: int | str | None
+    to: Decimal
+    see: tuple[str, ...]
+    see_row: int | str | None = None
+
+
+@dataclass(frozen=True)
+class LessonStep:
+    """One screen of a lesson: what it says, what is predicted, the matrices it shows, and what can be changed.
+
+    show      steps of the case, or its parameters
+    picture   a view to draw, with its options `draws`; "" for none
+    """
+
+    path: Path
+    title: str
+    says: str = ""
+    case: str = ""
+    show: tuple[str, ...] = ()
+    head: int | None = None
+    layer: int | None = None
+    picture: str = ""
+    draws: Mapping[str, Any] = field(default_factory=dict)
+    predict: Prediction | None = None
+    change: NumberChange | None = None
+
+
+@dataclass(frozen=True)
 class MalformedPart:
     """A claim or a case of a lesson that could not be read or computed.
 
@@ -113,7 +185,10 @@ class LessonCase:
 
 @dataclass(frozen=True, eq=False)
 class Lesson(Drawable):
-    """A worked example from a TOML file; `malformed` lists the parts that could not be read, if it was read partly."""
+    """A worked example from a TOML file; `malformed` lists the parts that could not be read, if it was read partly.
+
+    script    the screens in which it is taught; empty if it is shown step by step as it is computed
+    """
 
     name: str
     source: TomlSource
@@ -123,6 +198,9 @@ class Lesson(Drawable):
     cases: Mapping[str, LessonCase]
     claims: tuple[Claim, ...]
     closing: str = ""
+    question: str = ""
+    next: str = ""
+    script: tuple[LessonStep, ...] = ()
     draws: Mapping[str, Any] = field(default_factory=dict)
     malformed: tuple[MalformedPart, ...] = ()
 

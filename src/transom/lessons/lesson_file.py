@@ -16,15 +16,17 @@ from transom.lessons.diagnosis import CAUSES
 from transom.lessons.experiments import parse_experiment
 from transom.lessons.glossary import step_name
 from transom.lessons.lesson import FIGURES, Claim, Lesson, LessonCase, MalformedPart
-from transom.lessons.lesson_setup import MOST_HEADS, MOST_LAYERS, MOST_TOKENS, SETUP, SettingsLog
+from transom.lessons.lesson_setup import MOST_HEADS, MOST_LAYERS, SETUP, SettingsLog
+from transom.lessons.parse_script import parse_label, parse_script, plain_values
 from transom.lessons.parse_setup import parse_setup
 from transom.lessons.toml_source import FINEST, LARGEST, TomlTable, count_decimals, index_toml, parse_number, quote
 from transom.names import Misfit
 
 LIMITS = Limits(document=2**20)
 PICTURES = ("steps", "sequence", "arrows", "matrix", "heads", "rows", "context", "histogram", "entropy", "curves")
-PICTURES += ("vectors",)
-LESSON = ("title", "about", "picture", "draws", "closing", "show", *SETUP, "experiment", "case", "claim")
+PICTURES += ("vectors", "fold", "architecture")
+LESSON = ("title", "question", "about", "picture", "draws", "closing", "next", "show", *SETUP, "experiment")
+LESSON += ("case", "step", "claim")
 CASE = ("name", "says", "show", *SETUP, "experiment")
 CLAIM = ("says", "of", "case", "head", "layer", "row", "column", "measure", "other", "against", *FIGURES, "slip")
 MOST_CLAIMS, MOST_CASES = 500, 50
@@ -80,6 +82,8 @@ def build_lesson(table: TomlTable, name: str) -> Lesson:
             claims.append(parse_claim(claim_table, cases))
         except Misfit as error:
             malformed.append(MalformedPart.from_error(table.source, claim_table.path, error))
+    script, complaints = parse_script(table, [name for name, case in cases.items() if case is not None], PICTURES)
+    malformed += complaints
     return Lesson(
         name=Path(name).stem,
         source=table.source,
@@ -89,7 +93,10 @@ def build_lesson(table: TomlTable, name: str) -> Lesson:
         cases={name: case for name, case in cases.items() if case is not None},
         claims=tuple(claims),
         closing=table.text("closing", "").strip(),
-        draws={name: plain_value(value) for name, value in table.table("draws").settings.items()},
+        question=table.text("question", "").strip(),
+        next=table.text("next", "").strip(),
+        script=script,
+        draws=plain_values(table.table("draws")),
         malformed=tuple(malformed),
     )
 
@@ -106,13 +113,6 @@ def refuse_unused_settings(
         elif every_case_is_read:
             raise error
     return malformed
-
-
-def plain_value(value: Any) -> Any:
-    """An option of a view, with floats for decimals."""
-    if isinstance(value, list):
-        return [plain_value(entry) for entry in value]
-    return float(value) if isinstance(value, Decimal) else value
 
 
 def parse_case(name: str, says: str, table: TomlTable, log: SettingsLog) -> LessonCase:
@@ -197,15 +197,6 @@ def parse_slip(table: TomlTable) -> str:
     if isinstance(value, bool):
         return "unknown" if value else ""
     return value if value == "" else table.choice("slip", "", CAUSES)
-
-
-def parse_label(table: TomlTable, name: str) -> int | str | None:
-    """A row or column: its label, or its index, which a file counts from 1."""
-    if name not in table:
-        return None
-    if isinstance(table.settings[name], str):
-        return table.text(name, longest=200)
-    return table.integer(name, 1, 1, max(MOST_TOKENS, 2**16)) - 1
 
 
 def parse_figure(table: TomlTable, name: str, value: Any) -> Any:

@@ -31,7 +31,7 @@ def what_is_learned(seed: int) -> Iterator[Step]:
     for (name, tensor), gradient in zip(first.items(), gradients, strict=True):
         difference = float((tensor - second[name]).detach().abs().max())
         rows[name] = (difference, float(name in parameters), float(gradient.norm()))
-    columns = ("difference between the sentences", "is a parameter", "gradient")
+    columns = ("difference", "is a parameter", "gradient")
     yield table_step("learned", "what is learned, and what is computed", columns, rows)
 
 

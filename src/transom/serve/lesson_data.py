@@ -20,15 +20,16 @@ def lesson_titles(own: "Lesson | None") -> list[dict[str, Any]]:
 
 
 def lesson_to_dict(number: int, own: "Lesson | None") -> dict[str, Any]:
-    """A lesson page by page, and the picture of its steps."""
-    from transom.lessons.lesson_pages import pages
+    """A lesson screen by screen, its questions and changes as data, and the picture of its steps."""
+    from transom.lessons.lesson_screens import screens, script_to_dict
 
     lesson = lesson_by_number(number, own)
     page_dicts = [
-        {"title": page.title, "parts": [{"text": part.text, "prose": part.prose} for part in page.parts]}
-        for page in pages(lesson)
+        {"title": page.title, "parts": [{"text": part.text, "prose": part.prose} for part in page.all_parts]}
+        for page in screens(lesson)
     ]
-    return {"number": number, "title": lesson.title, "pages": page_dicts, "steps": steps_picture(lesson)}
+    found = {"number": number, "title": lesson.title, "pages": page_dicts, "steps": steps_picture(lesson)}
+    return {**found, "screens": script_to_dict(lesson)}
 
 
 def lesson_by_number(number: int, own: "Lesson | None") -> "Lesson":

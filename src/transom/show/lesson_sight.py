@@ -49,6 +49,26 @@ class StepsSight:
             raise Misfit("this view draws scores, but these steps have none; draw `rows` or `steps`")
         return self.stack_heads(score_names[0])
 
+    def has_step(self, name: str) -> bool:
+        return any(step.name == name and step.layer == self.layer for step in self.steps)
+
+    def raw_scores(self, batch: int, head: int, rows: Any) -> "Tensor":
+        """Scores before they are scaled."""
+        return self.stack_heads("scores")[batch, head, rows]
+
+    def softmax_word(self) -> str:
+        """What the softmax takes, in a word."""
+        changed = self.has_step("biased") or self.has_step("capped")
+        return "scaled" if self.has_step("scaled") and not changed else "score"
+
+    @cached_property
+    def Q(self) -> "Tensor":
+        return self.stack_heads("rotated_Q" if self.has_step("rotated_Q") else "Q")
+
+    @cached_property
+    def K(self) -> "Tensor":
+        return self.stack_heads("rotated_K" if self.has_step("rotated_K") else "K")
+
     @cached_property
     def V(self) -> "Tensor":
         return self.stack_heads("V")

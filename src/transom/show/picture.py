@@ -104,6 +104,12 @@ def draw_wrapped(canvas: SvgCanvas, sentence: str, y: Size, width: Size) -> Size
 
 def render_typst(picture: Picture, kind: Literal["pdf", "png"]) -> bytes:
     """PDF or PNG of the figure, by typst: text stays text, and a PDF embeds only the glyphs it uses."""
+    source = b'#set page(width: auto, height: auto, margin: 0pt)\n#image("figure.svg")'
+    return compile_typst({"main.typ": source, "figure.svg": picture.svg().encode()}, kind)
+
+
+def compile_typst(files: Any, kind: Literal["pdf", "png"]) -> bytes:
+    """The document main.typ among some files, as PDF or PNG."""
     try:
         import typst
     except ModuleNotFoundError as error:
@@ -111,8 +117,6 @@ def render_typst(picture: Picture, kind: Literal["pdf", "png"]) -> bytes:
             f"{kind.upper()} needs the package typst, but it is not installed;"
             " pip install 'transom[export]', or save .svg"
         ) from error
-    source = b'#set page(width: auto, height: auto, margin: 0pt)\n#image("figure.svg")'
-    files: Any = {"main.typ": source, "figure.svg": picture.svg().encode()}
     content = typst.compile(files, format=kind, ppi=PIXELS_PER_INCH if kind == "png" else None)
     assert isinstance(content, bytes)
     return content

@@ -38,9 +38,30 @@ class SelectedHead:
 
     def values(self) -> Any:
         """(keys, d_value): the values that this head sums up."""
-        V = self.sight.V
-        group = self.sight.shape[1] // V.shape[1]
-        return V[self.batch, self.head // group].detach().double()
+        values = self.vectors("V")
+        assert values is not None
+        return values
+
+    def vectors(self, letter: str) -> Any:
+        """Q, K or V of this head, a row for each token; None if a lesson gives scores instead."""
+        if isinstance(self.sight, StepsSight) and not self.sight.has_step(letter):
+            return None
+        vectors = getattr(self.sight, letter)
+        group = self.sight.shape[1] // vectors.shape[1]
+        return vectors[self.batch, self.head // group].detach().double()
+
+    def raw_scores(self, rows: Any) -> Any:
+        """q · k before any division; None if it is not known."""
+        if isinstance(self.sight, StepsSight):
+            return self.sight.raw_scores(self.batch, self.head, rows)
+        return self.vectors("Q")[rows] @ self.vectors("K").mT
+
+    def softmax_word(self) -> str:
+        """What the softmax takes: scores that are only scaled, or changed in other ways too."""
+        if isinstance(self.sight, StepsSight):
+            return self.sight.softmax_word()
+        problem = self.sight.problem
+        return "scaled" if problem.bias is None and problem.softcap is None and problem.scale != 1.0 else "score"
 
     def row_indices(self, rows: Sequence[int] | int) -> list[int]:
         """One row or several, as numbers from 0 on."""

@@ -8,13 +8,15 @@ import msgspec
 
 from transom.show.formatting import make_visible
 from transom.show.panels.arrows import Arrows
+from transom.show.panels.block_diagram import BlockDiagram
 from transom.show.panels.charts import Bars, Curves
+from transom.show.panels.fold_diagram import FoldDiagram
 from transom.show.panels.grid import Grid, Tiles
 from transom.show.panels.head_arrows import HeadArrows
 from transom.show.panels.plane import Plane
 from transom.show.panels.sequence_diagram import SequenceDiagram
 
-Panel = Grid | Arrows | HeadArrows | Bars | Curves | Plane | SequenceDiagram | Tiles
+Panel = Grid | Arrows | HeadArrows | Bars | Curves | Plane | SequenceDiagram | Tiles | BlockDiagram | FoldDiagram
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):

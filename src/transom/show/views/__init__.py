@@ -13,10 +13,12 @@ from transom.names import Misfit
 from transom.show.formatting import make_visible
 from transom.show.picture import Picture
 from transom.show.selected_head import select_head
+from transom.show.views.architecture import architecture
 from transom.show.views.arrows import arrows
 from transom.show.views.context import context
 from transom.show.views.curves import curves
 from transom.show.views.entropy import entropy
+from transom.show.views.fold import fold
 from transom.show.views.heads import heads
 from transom.show.views.histogram import histogram
 from transom.show.views.matrix import matrix
@@ -37,6 +39,8 @@ VIEWS: dict[str, Callable[..., Picture]] = {
     "entropy": entropy,
     "curves": curves,
     "vectors": vectors,
+    "fold": fold,
+    "architecture": architecture,
 }
 
 

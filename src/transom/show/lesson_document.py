@@ -1,0 +1,142 @@
+"""A whole lesson as one file: text, questions, matrices, claims with their verdicts, and pictures; HTML or PDF."""
+
+import re
+from collections.abc import Iterable
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from transom.show.html_page import PAGE, STYLE, csp_hash, to_html
+from transom.show.picture import Picture, compile_typst
+from transom.show.views import draw
+
+if TYPE_CHECKING:
+    from transom.lessons import Lesson
+    from transom.lessons.lesson import LessonStep
+
+LESSON_STYLE = """
+.lesson{max-width:52rem;margin:0 auto;padding:1rem 1.25rem}
+.lesson section{margin:2rem 0;padding-top:.75rem;border-top:1px solid var(--rule)}
+.lesson h1{font-size:1.5rem}.lesson h2{font-size:1.1rem;margin:.2rem 0 .6rem}
+.lesson pre{font:13px/1.45 ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;overflow-x:auto;
+background:var(--raised);padding:.6rem .8rem;border-radius:6px;margin:.6rem 0}
+.lesson .ask{border-left:4px solid #0072b2;padding:.3rem .8rem;margin:.6rem 0}
+.lesson .change{border-left:4px solid #d55e00;padding:.3rem .8rem;margin:.6rem 0}
+.lesson summary{cursor:pointer}.lesson svg{max-width:100%;height:auto}
+@media print{.lesson section{break-inside:avoid}.transom .ask details{display:block}}
+"""
+
+
+def draw_step(lesson: "Lesson", step: "LessonStep") -> Picture:
+    """The picture of a screen; the view of the lesson itself is drawn with the lesson's options."""
+    options = step.draws or (lesson.draws if step.picture == lesson.picture else {})
+    thing: Any = lesson.steps(step.case) if step.case else lesson
+    return draw(step.picture, thing, **options)
+
+
+def render_lesson_page(lesson: "Lesson") -> str:
+    """One page without a script; an answer opens when it is clicked. Its policy allows its style and nothing else."""
+    from transom.lessons.lesson_screens import screens
+
+    style = STYLE + PAGE + LESSON_STYLE
+    policy = f"default-src 'none'; style-src {csp_hash(style)}; base-uri 'none'; form-action 'none'"
+    all_screens = list(screens(lesson))
+    body = "".join(render_screen(lesson, screen, number == 0) for number, screen in enumerate(all_screens))
+    if not lesson.script:
+        body += f"<section>{draw(lesson.picture, lesson, **lesson.draws).svg()}</section>"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{to_html(lesson.title)}</title><style>{style}</style></head>\n"
+        f'<body><main class="transom lesson">{body}</main></body></html>\n'
+    )
+
+
+def render_screen(lesson: "Lesson", screen: Any, is_first: bool) -> str:
+    heading = "h1" if is_first else "h2"
+    before, _, question = split_question(screen.parts)
+    html = f"<section><{heading}>{to_html(screen.title)}</{heading}>{render_parts(before)}"
+    if question:
+        answer = render_parts([*screen.answer, *screen.shown])
+        html += f'<div class="ask">{render_parts(question)}<details><summary>Answer</summary>{answer}</details></div>'
+    else:
+        html += render_parts(screen.shown)
+    if screen.step is not None and screen.step.picture:
+        html += draw_step(lesson, screen.step).svg()
+    if screen.changed:
+        html += f'<div class="change">{render_parts(screen.changed)}</div>'
+    return f"{html}</section>"
+
+
+def split_question(parts: Iterable[Any]) -> tuple[list[Any], bool, list[Any]]:
+    """What a screen says, and its question with the choices."""
+    before, question = [], []
+    for part in parts:
+        (question if question or part.text.startswith("Predict: ") else before).append(part)
+    return before, bool(question), question
+
+
+def render_parts(parts: Iterable[Any]) -> str:
+    """Paragraphs as such, lines of figures as they stand."""
+    html, figures = "", list[str]()
+    for part in [*parts, None]:
+        if part is not None and not part.prose:
+            figures.append(part.text)
+            continue
+        if any(line.strip() for line in figures):
+            text = "\n".join(escape(line) for line in "\n".join(figures).strip("\n").splitlines())
+            html += f'<pre tabindex="0">{text}</pre>'
+        figures = []
+        html += "" if part is None else f"<p>{escape(part.text)}</p>"
+    return html
+
+
+def render_lesson_pdf(lesson: "Lesson") -> bytes:
+    """The lesson on A4, by typst: text stays text, pictures are drawn as vectors."""
+    from transom.lessons.lesson_screens import screens
+
+    lines = [
+        '#set page(paper: "a4", margin: 2cm, numbering: "1")',
+        '#set text(size: 10.5pt, font: ("Liberation Sans", "Arial", "DejaVu Sans", "Libertinus Serif"))',
+        '#show raw: set text(size: 8.5pt, font: ("DejaVu Sans Mono", "Liberation Mono"))',
+    ]
+    files: dict[str, bytes] = {}
+    for number, screen in enumerate(screens(lesson)):
+        level = 1 if number == 0 else 2
+        lines.append(f"#heading(level: {level}, {to_typst(screen.title)})")
+        lines += typst_parts([*screen.parts, *screen.answer, *screen.shown])
+        if screen.step is not None and screen.step.picture:
+            name = f"figure{number}.svg"
+            files[name] = draw_step(lesson, screen.step).svg().encode()
+            lines.append(f'#image("{name}", width: 100%)')
+        lines += typst_parts(screen.changed)
+    if not lesson.script:
+        files["figure.svg"] = draw(lesson.picture, lesson, **lesson.draws).svg().encode()
+        lines.append('#image("figure.svg", width: 100%)')
+    return compile_typst({"main.typ": "\n\n".join(lines).encode(), **files}, "pdf")
+
+
+def typst_parts(parts: Iterable[Any]) -> list[str]:
+    """Paragraphs, and figures as raw text."""
+    lines, figures = list[str](), list[str]()
+    for part in [*parts, None]:
+        if part is not None and not part.prose:
+            figures.append(part.text)
+            continue
+        if any(line.strip() for line in figures):
+            text = "\n".join(figures).strip("\n")
+            lines.append(f"#raw({to_typst(text)}, block: true)")
+        figures = []
+        if part is not None:
+            lines.append(f"#par({to_typst(part.text)})")
+    return lines
+
+
+def to_typst(text: str) -> str:
+    """A string of typst: quotes, backslashes and control characters are escaped, so that nothing in it is markup."""
+
+    def escape_one(match: re.Match[str]) -> str:
+        sign = match[0]
+        return f"\\{sign}" if sign in '"\\' else f"\\u{{{ord(sign):x}}}"
+
+    return '"' + re.sub(r'["\\\x00-\x1f\x7f]', escape_one, text) + '"'
