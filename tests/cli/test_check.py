@@ -34,10 +34,9 @@ def test_each_claim_is_printed_with_its_line(slip, capsys):
     assert main(["check", str(slip)]) == 1
     assert capsys.readouterr().out == (
         f"{slip}:9: right: weights of The\n"
-        f"{slip}:13: wrong: sum of The: 4 of 4 entries: column 1: printed 1.2669, right 0.8446\n"
-        "    column 2: printed 0.9999, right 0.5777\n"
-        "    column 3: printed 1.2669, right 0.8446\n"
-        "    and 1 more\n"
+        f"{slip}:13: wrong: sum of The: 4 of 4 entries, printed → right\n"
+        "                  1                 2                 3                 4\n"
+        "    1.2669 → 0.8446   0.9999 → 0.5777   1.2669 → 0.8446   0.9999 → 0.5777\n"
         "    likely: the value of The was taken as [2 1 2 1] instead of [1 0 1 0], with weights cut to 4 decimals"
         " or the value of sat was taken as [2 2 2 2] instead of [1 1 1 1], with weights cut to 4 decimals\n"
         f"{slip}: 2 claims: 1 right, 1 wrong\n"
@@ -181,7 +180,7 @@ def test_a_malformed_claim_or_case_hides_no_other(slip, capsys):
     out = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("    ")]
     assert out == [
         f"{slip}:9: right: weights of The",
-        f"{slip}:13: wrong: sum of The: 4 of 4 entries: column 1: printed 1.2669, right 0.8446",
+        f"{slip}:13: wrong: sum of The: 4 of 4 entries, printed → right",
         f"{slip}:16: malformed: embeddings has 4 numbers in row 1, but 2 in row 2",
         f"{slip}:17: malformed: {slip.parent}/numbers.csv, line 2: a cell must be a finite number up to 1e+12, but it"
         " is 'x'",
@@ -226,7 +225,7 @@ def test_a_corrected_copy_that_is_in_the_way_hides_no_other(slip, tmp_path, caps
     assert capsys.readouterr().out.count("2 claims: 1 right, 1 wrong") == 2
 
 
-def test_wrong_entries_are_counted_and_the_furthest_off_is_shown(tmp_path, capsys):
+def test_wrong_entries_are_counted_and_shown_as_a_matrix(tmp_path, capsys):
     path = tmp_path / "many.toml"
     path.write_text(
         SLIP[: SLIP.index("[[claim]]")]
@@ -234,10 +233,10 @@ def test_wrong_entries_are_counted_and_the_furthest_off_is_shown(tmp_path, capsy
     )
     assert main(["check", str(path)]) == 1
     assert capsys.readouterr().out == (
-        f"{path}:8: wrong: embedding: 8 of 12 entries: row cat, column 1: printed 2, right 0\n"
-        "    row cat, column 2: printed 2, right 1\n"
-        "    furthest off: row sat, column 3: printed 9, right 1\n"
-        "    and 5 more\n"
+        f"{path}:8: wrong: embedding: 8 of 12 entries, printed → right\n"
+        "              1       2       3       4\n"
+        "    cat   2 → 0   2 → 1   2 → 0   2 → 1\n"
+        "    sat   3 → 1   3 → 1   9 → 1   3 → 1\n"
         f"{path}: 1 claim: 1 wrong\n"
     )
     assert main(["check", str(path), "--json"]) == 1
@@ -271,7 +270,12 @@ def test_a_lesson_with_an_unused_setting_is_not_corrected(tmp_path, capsys):
         capsys.readouterr()
         assert main(["check", str(other), "--fix"]) == 2
         assert not other.with_suffix(".fixed.toml").exists()
-        assert capsys.readouterr().err.startswith(f"transom: {other}, line 7: ")
+        out, err = capsys.readouterr()
+        assert out.startswith(f"{other}:7: malformed: ")
+        assert out.endswith(f"{other}: 1 claim: 1 malformed; 1 malformed setting\n") or "1 wrong" in out
+        assert err.endswith(
+            f"transom: {other} should be corrected, but parts of it are malformed; correct those first\n"
+        )
 
 
 def test_an_assumption_is_reported(tmp_path, capsys):
@@ -308,3 +312,78 @@ def test_a_hostile_token_does_not_control_the_terminal(tmp_path, capsys, monkeyp
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     assert main(["check", str(path)]) == 1
     assert "\x1b[31m" not in capsys.readouterr().out
+
+
+def test_a_malformed_lesson_hides_no_case_of_its_own(slip, capsys):
+    slip.write_text(
+        SLIP.replace("[0, 1, 0, 1]", "[0, 1]", 1).replace('title = "A slip"', "titel = 3")
+        + """[[case]]
+name = "whole"
+embeddings = [[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 1, 1]]
+[[claim]]
+of = "weights"
+case = "whole"
+row = "The"
+value = [0.4223, 0.1554, 0.4223]
+"""
+    )
+    assert main(["check", str(slip)]) == 2
+    assert capsys.readouterr().out == (
+        f"{slip}:1: malformed: there is no setting 'titel' here; did you mean 'title'?\n"
+        f'{slip}:1: malformed: title must be given, but it is not; write title = "…"\n'
+        f"{slip}:3: malformed: embeddings has 4 numbers in row 1, but 2 in row 2\n"
+        f"{slip}:6: malformed: the lesson itself must be one that can be computed, but it is malformed; mend it\n"
+        f"{slip}:10: malformed: the lesson itself must be one that can be computed, but it is malformed; mend it\n"
+        f"{slip}:21: right: weights of The\n"
+        f"{slip}: 3 claims: 1 right, 2 malformed; 3 malformed settings\n"
+    )
+
+
+def test_a_claim_that_is_no_toml_hides_no_other(slip, capsys):
+    slip.write_text(
+        SLIP + '[[claim]]\nof = "weights\nvalue = 1\n[[claim]]\nof = "scores"\nrow = "cat"\nvalue = [0, 2, 2]\n'
+    )
+    assert main(["check", str(slip)]) == 2
+    out, complaint = capsys.readouterr().out, "Illegal character '\\n' (at line 15, column 14)"
+    assert f"{slip}:14: malformed: this should be TOML, but {complaint}; mend that place\n" in out
+    assert f"{slip}:20: right: scores of cat\n" in out
+    assert out.endswith(f"{slip}: 4 claims: 2 right, 1 wrong, 1 malformed\n")
+
+
+def test_the_first_wrong_step_is_named_and_later_ones_follow_from_it(tmp_path, capsys):
+    path = tmp_path / "chain.toml"
+    path.write_text(
+        SLIP[: SLIP.index("[[claim]]")]
+        + """[[claim]]
+of = "scores"
+row = "The"
+value = [2, 1, 2]
+[[claim]]
+of = "weights"
+row = "The"
+value = [0.3837, 0.2327, 0.3837]
+[[claim]]
+of = "context"
+row = "The"
+value = [0.7673, 0.6163, 0.7673, 0.6163]
+"""
+    )
+    assert main(["check", str(path)]) == 1
+    out = capsys.readouterr().out
+    follows = "    likely: it follows from scores of The in line 9, which is wrong; by that figure this is right\n"
+    assert out.count(follows) == 2
+    assert out.endswith(f"{path}: 3 claims: 3 wrong (2 of them by an earlier one)\n")
+
+
+def test_many_wrong_entries_are_shown_in_blocks_of_columns(tmp_path, capsys):
+    path = tmp_path / "wide.toml"
+    wide = ", ".join(["1"] * 30)
+    path.write_text(
+        f'title = "x"\ntokens = ["a"]\nembeddings = [[{wide}]]\n[parameters]\nall = "identity"\n'
+        f'[[claim]]\nof = "embedding"\nvalue = [[{wide.replace("1", "2")}]]\n'
+    )
+    assert main(["check", str(path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{path}:8: wrong: embedding: 30 of 30 entries, printed → right"
+    assert sum(line.count("2 → 1") for line in lines) == 30
+    assert max(len(line) for line in lines[1:-2]) <= 100

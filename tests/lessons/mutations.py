@@ -1,6 +1,7 @@
 """Worked examples made by a seed, and spoilt by one mistake each: in numpy alone, without Transom's own steps."""
 
 import random
+import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -259,7 +260,8 @@ def misprint_mutation(rng, example, step, head):
     if not np.isfinite(values).all() or len(rows[row][column].lstrip("-0.").replace(".", "")) < 3:
         return None
     rows[row][column] = spoil_number(rng, rows[row][column])
-    if abs(float(rows[row][column]) - values[row, column]) <= 0.5001 * 10.0**-example.decimals:
+    is_right = abs(float(rows[row][column]) - values[row, column]) <= 0.5001 * 10.0**-example.decimals
+    if is_right or re.match(r"-?0\d", rows[row][column]):  # TOML has no number like 01.5
         return None
     text = "[" + ", ".join("[" + ", ".join(line) + "]" for line in rows) + "]"
     return Mutation("misprint", "all", example.to_toml([(step, head, text, "")]))

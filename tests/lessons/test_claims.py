@@ -5,12 +5,14 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.lessons import check_lesson, parse_lesson
 from transom.lessons.claims import ALONE, BETWEEN, MEASURES, claimed_decimals, rounds_to
 from transom.lessons.diagnosis import CAUSES
+from transom.names import Misfit
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -324,3 +326,76 @@ def test_a_masked_score_is_claimed_as_masked():
         "masked",
     )
     assert finding.to_dict()["computed"][1:] == [None, None]
+
+
+def test_float32_printed_at_full_length_is_no_error():
+    torch.manual_seed(7)
+    x, W = torch.randn(5, 6), torch.randn(3, 6, 6)
+    Q, K, V = (x @ W[index] for index in range(3))
+    weights = torch.softmax(Q @ K.T / math.sqrt(6), dim=-1)
+    rows = {"X": x, "W_Q": W[0], "W_K": W[1], "W_V": W[2], "scores": Q @ K.T, "weights": weights, "sum": weights @ V}
+    texts = {name: [[str(number) for number in row] for row in values.numpy()] for name, values in rows.items()}
+    written = {name: str(rows).replace("'", "") for name, rows in texts.items()}
+    text = f'title = "x"\ntokens = ["a", "b", "c", "d", "e"]\nembeddings = {written["X"]}\n[parameters]\n'
+    text += "\n".join(f"{name} = {written[name]}" for name in ("W_Q", "W_K", "W_V")) + "\n"
+    for name in ("scores", "weights", "sum"):
+        text += f'[[claim]]\nof = "{name}"\nvalue = {written[name]}\n'
+    findings = check_lesson(parse_lesson(text, "x.toml"))
+    assert [finding.verdict for finding in findings] == ["right"] * 3
+    assert not claim_is_exact(findings[2])
+
+
+def claim_is_exact(finding):
+    """Whether every figure of a claim is right to its last digit."""
+    figures = [float(text) for text in finding.claimed_texts]
+    decimals = claimed_decimals(finding.claim.value)
+    return all(map(rounds_to, finding.computed.values.ravel(), figures, decimals))
+
+
+@pytest.mark.parametrize("value", ["0.9534042", "0.95340425", "0.953"])
+def test_a_number_that_is_right_as_float32_or_rounded(value):
+    assert check(f'of = "weights"\nrow = "b"\ncolumn = "b"\nvalue = {value}').verdict == "right"
+
+
+@pytest.mark.parametrize("value", ["0.9534142", "0.95341", "0.95340499", "0.954"])
+def test_a_number_that_float32_does_not_excuse(value):
+    assert check(f'of = "weights"\nrow = "b"\ncolumn = "b"\nvalue = {value}').verdict == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("word", "step"),
+    [
+        ("context", "sum"),
+        ("Context vector", "sum"),
+        ("attention_weights", "weights"),
+        ("query", "Q"),
+        ("score", "scores"),
+    ],
+)
+def test_words_of_the_glossary_name_steps(word, step):
+    assert check(f'of = "{word}"\nrow = "a"\nvalue = [0, 0, 0]').claim.of == step
+
+
+@pytest.mark.parametrize(
+    ("word", "advice"),
+    [
+        ("contxt", "did you mean 'context'?"),
+        ("wieghts", "did you mean 'weights'?"),
+        ("attention scores", "before the softmax they are scores, after it weights"),
+        ("output", "with one head and no W_O the output is 'sum'"),
+        ("zzz", "there are embedding, Q, K, V, scores, scaled, weights, sum, residual"),
+    ],
+)
+def test_an_unknown_word_gets_the_nearest_one(word, advice):
+    with pytest.raises(Misfit) as caught:
+        check(f'of = "{word}"\nvalue = 1')
+    assert str(caught.value) == f"x.toml, line 15: there is no step {word!r}; {advice}"
+
+
+def test_a_matrix_that_is_transposed_is_named_as_such():
+    with pytest.raises(Misfit) as caught:
+        check('of = "scores"\nhead = 0\nvalue = [[1, 2], [3, 4]]', lesson=HEADS)
+    assert str(caught.value) == "x.toml, line 11: value must be 3 × 3, but it is 2 × 2; claim all of it, or a part"
+    with pytest.raises(Misfit) as caught:
+        check('of = "Q"\nhead = 0\nvalue = [[1, 2, 3], [3, 4, 5]]', lesson=HEADS)
+    assert str(caught.value) == "x.toml, line 11: value must be 3 × 2, but it is 2 × 3; transposed it would fit"

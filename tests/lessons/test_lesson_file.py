@@ -96,7 +96,7 @@ BAD = {
     ),
     "wrong shape of a parameter": (
         replace_once("[[1, 2], [3, 4]]", "[[1, 2]]"),
-        "mine.toml, line 13: W_V must have 2 rows, but it has 1; it is 1 × 2",
+        "mine.toml, line 13: W_V must have 2 rows, but it has 1; it is 1 × 2; transposed it would fit",
     ),
     "a parameter that is not there": (
         replace_once('W_K = "identity"\n', ""),
@@ -214,7 +214,7 @@ BAD = {
     "unknown picture": (
         replace_once('title = "A lesson"', 'title = "A lesson"\npicture = "step"'),
         "mine.toml, line 2: picture must be one of steps, sequence, arrows, matrix, heads, rows, context, histogram,"
-        " entropy, curves, vectors, but got 'step'; did you mean 'steps'?",
+        " entropy, curves, vectors, fold, architecture, but got 'step'; did you mean 'steps'?",
     ),
     "unknown slip": (
         replace_once('row = "a"', 'row = "a"\nslip = "unscald"'),
@@ -248,7 +248,7 @@ BAD = {
     "an unknown experiment": (
         replace_once('title = "A lesson"', 'title = "A lesson"\nexperiment = { name = "retreival" }'),
         "mine.toml, line 2: name must be one of score_gradient, random_keys, retrieval, parameter_counts,"
-        " what_is_learned, look_ahead, but got 'retreival'; did you mean 'retrieval'?",
+        " what_is_learned, tied_projections, look_ahead, but got 'retreival'; did you mean 'retrieval'?",
     ),
     "both values": (
         replace_once("[[1, 2], [3, 4]]", "[[1, 2], [3, 4]]\nV_down = [[1], [1]]"),

@@ -92,22 +92,6 @@ class Finding:
     def first(self) -> WrongEntry | None:
         return self.wrong[0] if self.wrong else None
 
-    @cached_property
-    def worst(self) -> int:
-        """Which wrong entry is furthest off; one that is masked, or should be, counts as furthest."""
-        values = self.computed.values[~self.matches]
-        if self.claim.value is None:
-            gaps = np.min([np.abs(values - float(bound)) for bound in self.claim.bounds.values()], axis=0)
-        else:
-            claimed = np.array([float(number) for number in flatten_claim(self.claim.value)])
-            gaps = np.abs(claimed[~self.matches.ravel()] - values)
-        return int(np.argmax(gaps)) if len(gaps) else 0
-
-    def sample_wrong_entries(self, most: int = 3) -> list[WrongEntry]:
-        """The first wrong entries, and the one that is furthest off, if it is not among them."""
-        few = list(self.wrong[:most])
-        return few if self.worst < most else [*few[: most - 1], self.wrong[self.worst]]
-
     def to_dict(self) -> dict[str, Any]:
         """The finding as plain data, for JSON."""
         place, claimed, right = self.first or (None, None, None)
@@ -140,7 +124,7 @@ def check_claims(lesson: Lesson) -> list[Finding | MalformedPart]:
             findings.append(check_claim(lesson, claim))
         except Misfit as error:
             findings.append(MalformedPart.from_error(lesson.source, claim.path, error))
-    return sorted(findings, key=lambda part: lesson.source.offset_of(part.path))
+    return sorted(findings, key=lambda part: int(part.where.rpartition(" ")[2]))
 
 
 def check_claim(lesson: Lesson, claim: Claim) -> Finding:

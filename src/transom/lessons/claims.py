@@ -162,9 +162,10 @@ def check_claim_shape(lesson: Lesson, claim: Claim, computed: Quantity) -> None:
         complaint = "value must be a number, a row or a matrix, but its rows are not of one length; make them equal"
         raise Misfit(f"{where}: {complaint}") from error
     if shape != computed.values.shape:
+        turned = len(shape) == 2 and shape[::-1] == computed.values.shape
         raise Misfit(
-            f"{where}: value must be {format_size(computed.values.shape)}, but it is"
-            f" {format_size(shape)}; claim all of it, or a part"
+            f"{where}: value must be {format_size(computed.values.shape)}, but it is {format_size(shape)};"
+            f" {'transposed it would fit' if turned else 'claim all of it, or a part'}"
         )
 
 
@@ -183,8 +184,25 @@ def claim_matches(claim: Claim, computed: Quantity) -> NDArray[np.bool_]:
         right &= True if claim.below is None else values < float(claim.below)
         return right
     printed = zip(values.ravel(), flatten_claim(claim.value), claimed_decimals(claim.value), strict=True)
-    right = [rounds_to(value, float(number), decimals) for value, number, decimals in printed]
+    largest = np.abs(values[np.isfinite(values)]).max(initial=0.0)
+    right = [
+        rounds_to(value, float(number), decimals)
+        or (is_float32(number) and abs(value - float(number)) <= FLOAT32_ERROR * largest)
+        for value, number, decimals in printed
+    ]
     return np.array(right, dtype=bool).reshape(values.shape)
+
+
+FLOAT32_DIGITS = 7  # a number with fewer digits is held to them
+FLOAT32_ERROR = 2.0**-21  # of the largest number: what a few steps in float32 leave
+
+
+def is_float32(number: Decimal) -> bool:
+    """Whether a number is one that float32 holds, printed at full length."""
+    if not number.is_finite() or len(number.as_tuple().digits) < FLOAT32_DIGITS:
+        return False
+    single = np.float32(float(number))
+    return Decimal(str(single)) == number or f"{float(single):.{count_decimals(number)}f}" == f"{number:f}"
 
 
 def rounds_to(value: float, printed: float, decimals: int) -> bool:

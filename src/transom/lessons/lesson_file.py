@@ -19,6 +19,7 @@ from transom.lessons.lesson import FIGURES, Claim, Lesson, LessonCase, Malformed
 from transom.lessons.lesson_setup import MOST_HEADS, MOST_LAYERS, SETUP, SettingsLog
 from transom.lessons.parse_script import parse_label, parse_script, plain_values
 from transom.lessons.parse_setup import parse_setup
+from transom.lessons.toml_recovery import MalformedTable, drop_malformed_tables, shift_line
 from transom.lessons.toml_source import FINEST, LARGEST, TomlTable, count_decimals, index_toml, parse_number, quote
 from transom.names import Misfit
 
@@ -40,17 +41,37 @@ def load_lesson(path: Path | str, partly: bool = False) -> Lesson:
     return parse_lesson(decode_utf8(path, content), str(path), partly)
 
 
-def parse_lesson(text: str, name: str, partly: bool = False) -> Lesson:
+def parse_lesson(text: str, name: str, partly: bool = False, first_line: int = 1) -> Lesson:
     """The lesson in a TOML text; `name` is the file in error messages, and other files are looked for beside it."""
-    text = text.replace("\r\n", "\n")
+    text, dropped = text.replace("\r\n", "\n"), list[MalformedTable]()
     try:
         content = decode_toml(text, parse_float=parse_decimal)
     except MalformedDocument as error:
-        raise Misfit(f"{name} should be TOML, but {error}; mend that place") from error
-    lesson = build_lesson(TomlTable(content, (), index_toml(name, text)), name)
+        text, dropped = drop_malformed_tables(text, parse_decimal) if partly else (text, [])
+        if not dropped:
+            complaint = shift_line(str(error), first_line - 1)
+            raise Misfit(f"{name} should be TOML, but {complaint}; mend that place") from error
+        content = decode_remaining(text, name, first_line)
+    lesson = build_lesson(TomlTable(content, (), index_toml(name, text, first_line)), name)
     if lesson.malformed and not partly:
         raise Misfit(lesson.malformed[0].message)
-    return lesson
+    parts = [malformed_table(name, table, first_line - 1) for table in dropped]
+    return replace(lesson, malformed=(*parts, *lesson.malformed))
+
+
+def decode_remaining(text: str, name: str, first_line: int) -> dict[str, Any]:
+    """What is left of a lesson without its malformed tables."""
+    try:
+        return decode_toml(text, parse_float=parse_decimal)
+    except MalformedDocument as error:
+        complaint = shift_line(str(error), first_line - 1)
+        raise Misfit(f"{name} should be TOML, but {complaint}; mend that place") from error
+
+
+def malformed_table(name: str, table: MalformedTable, lines: int) -> MalformedPart:
+    complaint = f"this should be TOML, but {shift_line(table.complaint, lines)}; mend that place"
+    where = f"{name}, line {table.line + lines}"
+    return MalformedPart((table.kind,), where, complaint, f"{where}: {complaint}")
 
 
 def parse_decimal(text: str) -> Decimal:
@@ -63,9 +84,16 @@ def parse_decimal(text: str) -> Decimal:
 
 
 def build_lesson(table: TomlTable, name: str) -> Lesson:
-    table.check_keys(LESSON)
     log, malformed = SettingsLog(), list[MalformedPart]()
-    cases: dict[str, LessonCase | None] = {"": parse_case("", "", table, log)}
+    cases: dict[str, LessonCase | None] = {"": None}
+    try:
+        table.check_keys(LESSON)
+    except Misfit as error:
+        malformed.append(MalformedPart.from_error(table.source, (), error))
+    try:
+        cases[""] = parse_case("", "", table, log)
+    except Misfit as error:
+        malformed.append(MalformedPart.from_error(table.source, (), error))
     for case_table in table.tables("case", MOST_CASES):
         try:
             case = parse_named_case(case_table, table, log)
@@ -84,6 +112,7 @@ def build_lesson(table: TomlTable, name: str) -> Lesson:
             malformed.append(MalformedPart.from_error(table.source, claim_table.path, error))
     script, complaints = parse_script(table, [name for name, case in cases.items() if case is not None], PICTURES)
     malformed += complaints
+    table = drop_malformed_texts(table, malformed)
     return Lesson(
         name=Path(name).stem,
         source=table.source,
@@ -101,17 +130,32 @@ def build_lesson(table: TomlTable, name: str) -> Lesson:
     )
 
 
+def drop_malformed_texts(table: TomlTable, malformed: list[MalformedPart]) -> TomlTable:
+    """The table without the texts that are malformed, which are added to those parts."""
+    own = dict(table.own)
+    for name in ("title", "about", "picture", "closing", "question", "next"):
+        try:
+            if name == "picture":
+                table.choice(name, "steps", PICTURES)
+            else:
+                table.text(name, None if name == "title" else "", longest=200 if name == "title" else 20_000)
+        except Misfit as error:
+            malformed.append(MalformedPart.from_error(table.source, (), error))
+            own[name] = "steps" if name == "picture" else ""
+    return replace(table, own=own)
+
+
 def refuse_unused_settings(
     table: TomlTable, cases: dict[str, LessonCase | None], log: SettingsLog, every_case_is_read: bool
 ) -> list[MalformedPart]:
-    """The cases with a setting that has no effect; one of the lesson itself is raised, if no case could be using it."""
+    """The parts with a setting that has no effect; one of the lesson itself only if no case could be using it."""
     malformed = []
     for path, error in log.errors().items():
         if path[0] == "case":
             cases[table.settings["case"][path[1]].get("name")] = None
             malformed.append(MalformedPart.from_error(table.source, path[:2], error))
         elif every_case_is_read:
-            raise error
+            malformed.append(MalformedPart.from_error(table.source, (), error))
     return malformed
 
 
@@ -154,6 +198,8 @@ def parse_claim(table: TomlTable, cases: Cases) -> Claim:
     if not figures or (len(figures) > 1 and "value" in figures):
         came = " and ".join(figures) or "none of them"
         raise table.error(None, f"a claim has value, or above, or below, but {came} came; give one")
+    if "case" not in table and cases[""] is None:
+        raise table.error(None, "the lesson itself must be one that can be computed, but it is malformed; mend it")
     for name in ("case", "against"):
         if name in table:
             check_case(table, name, cases)

@@ -39,7 +39,9 @@ def parse_matrix(table: TomlTable, name: str, rows: int | None, columns: int | N
     for axis, expected, size in zip(("rows", "columns"), (rows, columns), matrix.shape, strict=True):
         if expected is not None and size != expected:
             shape = f"{matrix.shape[0]} × {matrix.shape[1]}"
-            raise table.error(name, f"{name} must have {expected} {axis}, but it has {size}; it is {shape}")
+            fits = rows in (None, matrix.shape[1]) and columns in (None, matrix.shape[0])
+            hint = "; transposed it would fit" if fits else ""
+            raise table.error(name, f"{name} must have {expected} {axis}, but it has {size}; it is {shape}{hint}")
     return matrix
 
 

@@ -89,15 +89,16 @@ def nested_keys(table: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class TomlSource:
-    """The text of a lesson, and the statement of each path in it."""
+    """The text of a lesson, and the statement of each path in it; `first_line` is where it begins in its file."""
 
     name: str
     text: str
     statements: dict[Path, TomlStatement]
+    first_line: int = 1
 
     def at(self, path: Path) -> str:
         """`file, line 12` of a setting, or of the nearest table around it."""
-        line = self.text.count("\n", 0, self.offset_of(path)) + 1
+        line = self.text.count("\n", 0, self.offset_of(path)) + self.first_line
         return f"{self.name}, line {line}"
 
     def offset_of(self, path: Path) -> int:
@@ -111,13 +112,13 @@ class TomlSource:
         return self.statements.get(path)
 
 
-def index_toml(name: str, text: str) -> TomlSource:
+def index_toml(name: str, text: str, first_line: int = 1) -> TomlSource:
     """The text with the statement of each path; the first one counts."""
     known: dict[Path, TomlStatement] = {}
     for statement in statements(text):
         for length in range(len(statement.path), 0, -1):
             known.setdefault(statement.path[:length], statement)
-    return TomlSource(name, text, known)
+    return TomlSource(name, text, known, first_line)
 
 
 LARGEST = 1e12  # of any number in a lesson: products and sums of such stay finite
