@@ -10,7 +10,7 @@ from transom.files.documents import MalformedDocument, decode_toml
 SUFFIXES = (".md", ".markdown", ".mdx", ".qmd", ".rmd", ".mkd")
 NAME = "attention"
 FENCE = re.compile(r"(?P<prefix>[ \t>]*)(?P<marks>`{3,}|~{3,})(?P<info>[^`\n]*)")
-HEADING = re.compile(r"[ >]*#{1,6}\s+(?P<text>.*?)\s*#*\s*")
+LONGEST = 200  # characters of a title, or of what is behind a fence
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class FencedBlock:
             content = decode_toml(text)
         except MalformedDocument:  # reported when the lesson is parsed
             content = {}
-        title = re.sub(r'["\\]', "'", self.title)[:200] or f"line {self.line}"
+        title = re.sub(r'["\\\x00-\x1f\x7f]', "'", self.title)[:LONGEST] or f"line {self.line}"
         return "" if "title" in content else f'title = "{title}"'
 
 
@@ -59,8 +59,7 @@ def fenced_blocks(text: str) -> Iterator[FencedBlock]:
     lines, number, title = text.split("\n"), 0, ""
     while number < len(lines):
         fence = FENCE.fullmatch(lines[number].rstrip("\r"))
-        heading = HEADING.fullmatch(lines[number].rstrip("\r"))
-        title = heading["text"] if heading else title
+        title = heading_text(lines[number]) or title
         number += 1
         if fence is None:
             continue
@@ -69,9 +68,15 @@ def fenced_blocks(text: str) -> Iterator[FencedBlock]:
         while number < len(lines) and not closing.fullmatch(lines[number]):
             number += 1
         inner = tuple(without_prefix(line.rstrip("\r"), prefix) for line in lines[first:number])
-        words = tuple(re.sub(r"[{}.,]", " ", fence["info"]).split())
+        words = tuple(re.sub(r"[{}.,]", " ", fence["info"][:LONGEST]).split())
         yield FencedBlock(words, first, prefix, inner, title)
         number += 1
+
+
+def heading_text(line: str) -> str:
+    """The text of a heading # …; "" for any other line."""
+    text = line.strip(" >\t\r")
+    return text.strip("#").strip() if text.startswith("#") else ""
 
 
 def without_prefix(line: str, prefix: str) -> str:

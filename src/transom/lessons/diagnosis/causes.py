@@ -53,7 +53,7 @@ def explain_mistakes(
     wrong: WrongClaim, found: setup_mistakes.Mistakes, cost_of_printed: float = 0.5
 ) -> Iterator[Explanation]:
     """Each mistake tried with exact figures, and with the earlier ones as printed."""
-    printed, setup = own_figures.all_printed(wrong), wrong.setup
+    printed, setup = None if wrong.is_large else own_figures.all_printed(wrong), wrong.setup
     assert setup is not None
     for mistake in found:
         alone = wrong.measure_in(wrong.mistaken_steps(mistake.words, mistake.setup))

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
 from math import isqrt, log10
 
 import numpy as np
-from numpy.typing import NDArray
 
 from transom.lessons.arithmetic import Term, format_number
 from transom.lessons.claims import claimed_decimals, flatten_claim
 from transom.lessons.diagnosis.misread_value import find_misreading
 from transom.lessons.diagnosis.wrong_claim import Explanation, WrongClaim
 from transom.lessons.steps import Step
+
+MOST_ROWS = 64  # that are tried in another order
 
 
 def cut_digits(wrong: WrongClaim) -> Iterator[Explanation]:
@@ -110,20 +110,22 @@ def turned_place(wrong: WrongClaim, step: Step) -> Iterator[Explanation]:
 
 
 def exchanged_places(wrong: WrongClaim) -> Iterator[Explanation]:
-    """Two rows, two columns, or two neighbouring numbers of a row in each other's place; or rows in another order."""
-    values = wrong.right.values
+    """Two rows, two columns or two numbers in each other's place: those that are wrong; or rows in another order."""
+    values, right = wrong.right.values, wrong.right
     if values.ndim == 0:
         return
-    axes = (("row", wrong.right.rows), ("column", wrong.right.columns)) if values.ndim == 2 else (("entry", ()),)
-    for axis, (kind, labels) in enumerate(axes):
-        labels = labels or wrong.right.rows or wrong.right.columns
-        pairs = list(combinations(range(values.shape[axis]), 2))
-        noun = {"row": "rows", "column": "columns", "entry": "entries"}[kind]
-        for one, two in pairs:
-            order = list(range(values.shape[axis]))
+    axes = (
+        {"rows": right.rows, "columns": right.columns} if values.ndim == 2 else {"entries": right.rows or right.columns}
+    )
+    for axis, (noun, labels) in enumerate(axes.items()):
+        size, others = values.shape[axis], tuple(other for other in range(values.ndim) if other != axis)
+        places = np.flatnonzero((~wrong.matches).any(axis=others)).tolist()
+        if len(places) == 2:
+            one, two = places
+            order = list(range(size))
             order[one], order[two] = two, one
             words = f"the {noun} {labels[one]} and {labels[two]} were exchanged"
-            yield Explanation(words, np.take(values, order, axis=axis), log10(len(pairs)))
+            yield Explanation(words, np.take(values, order, axis=axis), log10(size * (size - 1) / 2))
     if values.ndim == 2:
         yield from reordered_rows(wrong)
         yield from exchanged_entries(wrong)
@@ -141,23 +143,21 @@ def exchanged_entries(wrong: WrongClaim) -> Iterator[Explanation]:
 
 
 def reordered_rows(wrong: WrongClaim) -> Iterator[Explanation]:
-    """All rows, in an order that makes every claimed row right."""
-    values, order = wrong.right.values, list[int]()
-    for row in range(len(values)):
-        fitting = [other for other in range(len(values)) if other not in order and fits_row(wrong, row, values[other])]
-        if not fitting:
+    """The wrong rows, in an order that makes every one of them right."""
+    values = wrong.right.values
+    rows = np.flatnonzero((~wrong.matches).any(axis=1)).tolist()
+    order = list(range(len(values)))
+    if not 2 < len(rows) <= MOST_ROWS:
+        return
+    free = list(rows)
+    for row in rows:
+        near = np.abs(values[free] - wrong.figures[row]) <= 0.5 * wrong.units[row] * (1 + 1e-9)
+        fitting = np.flatnonzero(near.all(axis=1))
+        if not len(fitting):
             return
-        order.append(row if row in fitting else fitting[0])
-    moved = sum(place != row for place, row in enumerate(order))
-    if moved > 2:
-        names = ", ".join(wrong.right.rows[row] for row in order)
-        yield Explanation(f"the rows are in another order: {names}", values[order], 0.5 + 0.3 * moved)
-
-
-def fits_row(wrong: WrongClaim, row: int, values: NDArray[np.float64]) -> bool:
-    whole = wrong.right.values.copy()
-    whole[row] = values
-    return bool(wrong.matches_with(whole)[row].all())
+        order[row] = free.pop(int(fitting[0]))
+    names = ", ".join(wrong.right.rows[row] for row in order)
+    yield Explanation(f"the rows are in another order: {names}", values[order], 0.5 + 0.3 * len(rows))
 
 
 def constant_factor(wrong: WrongClaim) -> Iterator[Explanation]:

@@ -79,6 +79,8 @@ def off_by_one(wrong: WrongClaim) -> Iterator[Explanation]:
 def rounded_sets(wrong: WrongClaim) -> Iterator[tuple[float, tuple[str, ...]]]:
     """Which steps may have been rounded: all (none are named), one before the claim, or those of a softmax by hand."""
     yield 0.0, ()
+    if wrong.is_large:
+        return
     names = [step.name for step in wrong.steps if step.kind != "given" or step.name == wrong.claim.of]
     before = list(dict.fromkeys(names[: names.index(wrong.claim.of)]))
     if "weights" in before or wrong.claim.of == "weights":

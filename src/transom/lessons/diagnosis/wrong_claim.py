@@ -18,6 +18,7 @@ from transom.names import Misfit
 
 MASKED_DIGITS = 2.0  # that count for a number where “masked” is right, or the other way round
 MOST_DIGITS = 6.0
+LARGE = 20_000  # numbers in all steps of a case
 STEPS_OF_MISTAKES: WeakKeyDictionary[Lesson, dict[tuple[str, str], Steps]] = WeakKeyDictionary()
 
 
@@ -45,6 +46,11 @@ class WrongClaim:
     @property
     def steps(self) -> Steps:
         return self.lesson.steps(self.claim.case)
+
+    @cached_property
+    def is_large(self) -> bool:
+        """Whether the case has so many numbers that only the most common mistakes are tried."""
+        return sum(step.values.size for step in self.steps) > LARGE
 
     @cached_property
     def step(self) -> Step:
@@ -136,7 +142,7 @@ class WrongClaim:
 
     def mistaken_steps(self, words: str, setup: LessonSetup) -> Steps:
         """The steps of a setup with a mistake; kept, since every claim of a lesson is compared with them."""
-        known = STEPS_OF_MISTAKES.setdefault(self.lesson, {})
+        known = {} if self.is_large else STEPS_OF_MISTAKES.setdefault(self.lesson, {})
         key = (self.claim.case, words)
         if key not in known:
             try:
