@@ -132,24 +132,35 @@ def test_another_number_can_be_tried_and_followed_through(monkeypatch, learn):
     assert "an answer must be a number, but got 'x'; type digits, like 0.25" in out
 
 
+def test_a_film_goes_token_by_token(monkeypatch, learn):
+    use_terminal(monkeypatch, typing("8", "", "", "q"))
+    out, err = learn("1")
+    assert [out.index(line) for line in ("The   0.42", "cat   0.42", "sat   0.58")] == sorted(
+        out.index(line) for line in ("The   0.42", "cat   0.42", "sat   0.58")
+    )
+    assert "Picture 1 of 3; Enter for the next: " in err
+    use_terminal(monkeypatch, typing("8", "q"))
+    assert "cat   0.42" not in learn("1").out
+
+
 def test_one_can_go_back_and_elsewhere(monkeypatch, learn):
-    use_terminal(monkeypatch, typing("9", "99", "b", "q"))
+    use_terminal(monkeypatch, typing("10", "99", "b", "q"))
     out = learn("1").out
-    assert out.index("To remember  (9/9)") > out.index("(1/9)")
-    assert "(8/9)" not in out  # the last step ends the lesson
+    assert out.index("To remember  (10/10)") > out.index("(1/10)")
+    assert "(9/10)" not in out  # the last step ends the lesson
     use_terminal(monkeypatch, typing("4", "99", "b", "", "q"))
     out = learn("1").out
-    assert "there are steps 1 to 9, but '99' came" in out
-    assert out.index("(4/9)") < out.index("(3/9)")
+    assert "there are steps 1 to 10, but '99' came" in out
+    assert out.index("(4/10)") < out.index("(3/10)")
 
 
 def test_progress_is_kept_and_a_damaged_file_counts_as_none(monkeypatch, learn, tmp_path):
     use_terminal(monkeypatch, typing("3", "2", "q"))
     learn("1")
     file = tmp_path / "state" / "transom" / "lessons.json"
-    assert json.loads(file.read_text()) == {"three-tokens": {"screen": 3, "screens": 9, "right": 1, "asked": 1}}
-    assert "1  Three tokens, every number  (step 3 of 9, 1 of 1 answers right)" in learn().out
-    assert "So far: step 3 of 9, 1 of 1 answers right." in learn("1").err
+    assert json.loads(file.read_text()) == {"three-tokens": {"screen": 3, "screens": 10, "right": 1, "asked": 1}}
+    assert "1  Three tokens, every number  (step 3 of 10, 1 of 1 answers right)" in learn().out
+    assert "So far: step 3 of 10, 1 of 1 answers right." in learn("1").err
     file.write_text('{"three-tokens": {"screen": "many"}}')
     assert "(step" not in learn().out
 
@@ -209,8 +220,9 @@ def test_every_lesson_is_one_page(number, tmp_path, learn):
     body = ElementTree.fromstring(page[page.index("<main") : page.index("</body>")])
     headings = ["".join(one.itertext()) for one in body.iter() if one.tag in ("h1", "h2")]
     assert headings == [screen.title for screen in screens(load_shipped(number))]
-    pictures = [step for step in load_shipped(number).script if step.picture]
-    assert page.count("<svg ") == len(pictures)
+    drawn = [step for step in load_shipped(number).script if step.picture]
+    frames = [len(load_shipped(number).steps(step.case).tokens) if step.frames else 1 for step in drawn]
+    assert page.count("<svg ") == sum(frames)
     assert page.count("<summary>Answer") == sum(step.predict is not None for step in load_shipped(number).script)
     assert "✓" in page
 

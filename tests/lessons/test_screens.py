@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from transom.cli.learn import step_frames
 from transom.lessons import format_number
 from transom.lessons.lesson_file import load_shipped, shipped_paths
 from transom.lessons.lesson_screens import belongs, screens
@@ -84,17 +85,11 @@ def test_every_screen_fits_a_terminal(name):
     lesson = load_shipped(name)
     for screen in screens(lesson):
         lines = list(screen.wrap(WIDTH))
-        if screen.step is not None and screen.step.picture:
-            lines += picture_lines(lesson, screen.step)
-        assert max(map(len, [screen.title, *lines])) <= WIDTH, screen.title
-        assert len(lines) + AROUND <= HEIGHT, screen.title
+        frames = step_frames(lesson, screen.step, WIDTH) if screen.step is not None and screen.step.picture else [[]]
+        for frame in frames:
+            assert max(map(len, [screen.title, *lines, *frame])) <= WIDTH, screen.title
+            assert len(lines) + len(frame) + AROUND <= HEIGHT, screen.title
         assert not [line for line in lines if {"inf", "nan"} & set(line.split())]
-
-
-def picture_lines(lesson, step):
-    from transom.cli.learn import step_picture
-
-    return step_picture(lesson, step).text(width=WIDTH).rstrip().splitlines()
 
 
 QUESTIONS = [

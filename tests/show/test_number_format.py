@@ -151,7 +151,11 @@ def test_a_lessons_path_goes_from_the_embedding_to_the_context():
     )
     drawn = draw("context", steps, row=1)
     assert drawn.title == "How “b” moves, from embedding to sum"
-    assert [one.end for one in drawn.panels[0].vectors] == [(5.0, 7.0), (10.0, 14.0)]
+    assert [(one.label, one.end) for one in drawn.panels[0].vectors] == [
+        ("embedding", (5.0, 7.0)),
+        ("sum", (10.0, 14.0)),
+        ("embedding of a", (2.0, 3.0)),
+    ]
     assert drawn.notes == ("The vectors have two numbers each: nothing is lost.",)
 
 
@@ -160,4 +164,5 @@ def test_a_path_follows_the_vector_and_not_what_is_added_to_it():
     names = ("embedding", "output", "residual", "norm", "feed_forward", "residual_2", "norm_2")
     steps = [Step(name, "", "", values + place, ("a", "b"), ("1", "2", "3")) for place, name in enumerate(names)]
     drawn = draw("context", Steps(steps, ("a", "b")))
-    assert [one.label for one in drawn.panels[0].vectors] == ["embedding", "residual", "norm", "residual_2", "norm_2"]
+    labels = ["embedding", "residual", "norm", "residual_2", "norm_2", "embedding of b"]
+    assert [one.label for one in drawn.panels[0].vectors] == labels

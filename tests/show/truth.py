@@ -1,6 +1,7 @@
 """The numbers that each sample must print, worked out again with numpy in float64, from nothing but Q, K and V."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 from show.samples import HEAD, HEADS, TOKENS, WIDTH, curves, stages, tensors
@@ -131,10 +132,10 @@ def context() -> Said:
 
 
 def histogram() -> Said:
-    """The lower edges of the bins; that the bins hold what they say is a test of its own."""
+    """Both edges of each bin; that the bins hold what they say is a test of its own."""
     scores = seen(parts()["scaled"])
-    edges = np.linspace(min(scores), max(scores), 6)[:-1]
-    return [said(edge, 1) for edge in edges]
+    edges = np.linspace(min(scores), max(scores), 6)
+    return [said(edge, 1) for pair in pairwise(edges) for edge in pair]
 
 
 def entropy() -> Said:

@@ -32,6 +32,7 @@ COMMANDS = {
     "tour": Command("transom.cli.tour", "“The cat sat” through self-attention, with every number."),
     "see": Command("transom.cli.see", "Where a model looks in a text, and whether that matters."),
     "learn": Command("transom.cli.learn", "Lessons on attention, step by step, with every number."),
+    "exercises": Command("transom.cli.exercises", "Exercises on a lesson, from a seed, with checked solutions."),
     "check": Command("transom.cli.check", "Check every figure of a worked example, and say why one is wrong."),
     "serve": Command("transom.cli.serve", "A local page to explore attention."),
     "train": Command("transom.cli.train", "Train a model from a recipe; resumes after a stop."),

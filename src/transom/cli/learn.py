@@ -140,10 +140,10 @@ def play_lesson(lesson: "Lesson", width: int) -> None:
     if reached is not None:
         print_text(f"So far: {reached.summary()}.", stderr=True)
 
-    def picture_lines(step: "LessonStep") -> Iterable[str]:
-        return step_picture(lesson, step).text(width=width, colour=False).rstrip().splitlines()
+    def frames(step: "LessonStep") -> list[list[str]]:
+        return step_frames(lesson, step, width)
 
-    LessonPlayer(lesson, list(screens(lesson)), width, picture_lines).play()
+    LessonPlayer(lesson, list(screens(lesson)), width, frames).play()
 
 
 def lesson_texts(lesson: "Lesson", all_screens: list[Any], width: int) -> Iterator[tuple[str, Iterable[str]]]:
@@ -151,7 +151,7 @@ def lesson_texts(lesson: "Lesson", all_screens: list[Any], width: int) -> Iterat
     for screen in all_screens:
         lines = list(screen.wrap(width))
         if screen.step is not None and screen.step.picture:
-            lines += step_picture(lesson, screen.step).text(width=width, colour=False).rstrip().splitlines()
+            lines += [line for frame in step_frames(lesson, screen.step, width) for line in frame]
         yield screen.title, lines
     if not lesson.script and lesson.picture != "steps":
         yield "Picture", lesson_picture(lesson).text(width=width, colour=False).rstrip().splitlines()
@@ -164,11 +164,11 @@ def lesson_picture(lesson: "Lesson") -> "Picture":
     return draw(lesson.picture, lesson, **lesson.draws)
 
 
-def step_picture(lesson: "Lesson", step: "LessonStep") -> "Picture":
-    """The picture of a screen; the view of the lesson itself is drawn with the lesson's options."""
+def step_frames(lesson: "Lesson", step: "LessonStep", width: int) -> list[list[str]]:
+    """The picture of a screen as text, or one for each token that looks."""
     from transom.show.lesson_document import draw_step
 
-    return draw_step(lesson, step)
+    return [picture.text(width=width).rstrip().splitlines() for picture in draw_step(lesson, step)]
 
 
 def lesson_with_claims(lesson: "Lesson") -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from transom.lessons.lesson import LessonStep
     from transom.lessons.lesson_screens import LessonScreen
 
-PictureLines = Callable[["LessonStep"], Iterable[str]]
+StepFrames = Callable[["LessonStep"], list[list[str]]]
 HELP = "Enter for the next step, b to go back, a number to go there, q to stop "
 MOST_TRIES = 3
 
@@ -28,14 +28,14 @@ MOST_TRIES = 3
 class LessonPlayer:
     """Plays the screens of a lesson one by one, and counts right answers.
 
-    width           columns of the terminal
-    picture_lines   the picture of a step as text
+    width     columns of the terminal
+    frames    the picture of a step as text; several if it is played token by token
     """
 
     lesson: "Lesson"
     screens: "list[LessonScreen]"
     width: int
-    picture_lines: PictureLines
+    frames: StepFrames
     progress: LessonProgress = field(default_factory=LessonProgress)
 
     def play(self) -> None:
@@ -60,11 +60,19 @@ class LessonPlayer:
         if screen.step is not None and screen.step.predict is not None and not self.ask_prediction(screen):
             return False
         self.print_parts(screen.shown)
-        if screen.step is not None and screen.step.picture:
-            for line in self.picture_lines(screen.step):
-                print_text(line)
+        if screen.step is not None and screen.step.picture and not self.play_frames(self.frames(screen.step)):
+            return False
         self.print_parts(screen.changed)
         return screen.step is None or screen.step.change is None or self.ask_changes(screen.step)
+
+    def play_frames(self, frames: list[list[str]]) -> bool:
+        """One picture after the other; Enter goes on."""
+        for number, lines in enumerate(frames):
+            if number and read_answer(f"Picture {number} of {len(frames)}; Enter for the next: ") is None:
+                return False
+            for line in lines:
+                print_text(line)
+        return True
 
     def print_parts(self, parts: Iterable[object]) -> None:
         for part in parts:

@@ -111,6 +111,7 @@ class LessonStep:
 
     show      steps of the case, or its parameters
     picture   a view to draw, with its options `draws`; "" for none
+    frames    whether it is drawn once for each token that looks, one after the other
     """
 
     path: Path
@@ -122,6 +123,7 @@ class LessonStep:
     layer: int | None = None
     picture: str = ""
     draws: Mapping[str, Any] = field(default_factory=dict)
+    frames: bool = False
     predict: Prediction | None = None
     change: NumberChange | None = None
 
@@ -163,13 +165,14 @@ class MalformedPart:
 
 @dataclass(frozen=True, eq=False)
 class LessonCase:
-    """One thing that a lesson computes; the lesson itself is the case named ""."""
+    """One thing that a lesson computes; the lesson itself is the case named "". `show_path` is where `show` is set."""
 
     name: str
     says: str
     show: tuple[str, ...] | None
     setup: LessonSetup | None
     experiment: Callable[[], Iterable[Step]] | None = None
+    show_path: Path = ("show",)
 
     @cached_property
     def steps(self) -> Steps:

@@ -10,7 +10,7 @@ from transom.lessons.lesson_setup import MOST_HEADS, MOST_LAYERS, MOST_TOKENS
 from transom.lessons.toml_source import LARGEST, TomlTable, parse_number, quote
 from transom.names import Misfit
 
-STEP = ("title", "says", "case", "show", "head", "layer", "picture", "draws", "predict", "change")
+STEP = ("title", "says", "case", "show", "head", "layer", "picture", "draws", "frames", "predict", "change")
 PREDICT = ("ask", "of", "case", "head", "layer", "row", "column", "measure", "other", "against")
 PREDICT += ("digits", "which", "choices", "because")
 CHANGE = ("says", "set", "row", "column", "to", "see", "see_row")
@@ -46,6 +46,7 @@ def parse_step(table: TomlTable, cases: list[str], pictures: list[str]) -> Lesso
         layer=table.integer("layer", 0, 0, MOST_LAYERS - 1) if "layer" in table else None,
         picture=table.choice("picture", "", pictures) if "picture" in table else "",
         draws=plain_values(table.table("draws")),
+        frames=table.flag("frames", False),
         predict=None if predict is None else parse_prediction(predict, cases, case),
         change=None if change is None else parse_change(change),
     )

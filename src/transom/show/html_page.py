@@ -25,7 +25,7 @@ color:var(--ink);background:var(--paper);padding:1rem 1.25rem;max-width:100%;box
 .transom svg{display:block}
 .transom .ink-fill{fill:var(--ink)}.transom .faint-fill{fill:var(--faint)}.transom .paper-fill{fill:var(--paper)}
 .transom .rule-fill{fill:var(--rule)}.transom .ink-stroke{stroke:var(--ink)}.transom .faint-stroke{stroke:var(--faint)}
-.transom .rule-stroke{stroke:var(--rule)}.transom .halo{stroke:var(--paper)}
+.transom .rule-stroke{stroke:var(--rule)}
 .transom table{border-collapse:collapse;font-size:.84rem}
 .transom th{font-weight:500;text-align:left;padding:.15rem .5rem;white-space:pre}
 .transom td{padding:.1rem .5rem;border-top:1px solid var(--rule);white-space:pre;

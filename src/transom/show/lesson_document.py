@@ -21,16 +21,20 @@ LESSON_STYLE = """
 background:var(--raised);padding:.6rem .8rem;border-radius:6px;margin:.6rem 0}
 .lesson .ask{border-left:4px solid #0072b2;padding:.3rem .8rem;margin:.6rem 0}
 .lesson .change{border-left:4px solid #d55e00;padding:.3rem .8rem;margin:.6rem 0}
-.lesson summary{cursor:pointer}.lesson svg{max-width:100%;height:auto}
+.lesson .frames{display:flex;flex-wrap:wrap;gap:1rem}.lesson summary{cursor:pointer}
+.lesson svg{max-width:100%;height:auto}
 @media print{.lesson section{break-inside:avoid}.transom .ask details{display:block}}
 """
 
 
-def draw_step(lesson: "Lesson", step: "LessonStep") -> Picture:
-    """The picture of a screen; the view of the lesson itself is drawn with the lesson's options."""
+def draw_step(lesson: "Lesson", step: "LessonStep") -> list[Picture]:
+    """The picture of a screen, or one for each token that looks; the lesson's own view has the lesson's options."""
     options = step.draws or (lesson.draws if step.picture == lesson.picture else {})
     thing: Any = lesson.steps(step.case) if step.case else lesson
-    return draw(step.picture, thing, **options)
+    if not step.frames:
+        return [draw(step.picture, thing, **options)]
+    tokens = lesson.steps(step.case).tokens
+    return [draw(step.picture, thing, **{**options, "rows": [row]}) for row in range(len(tokens))]
 
 
 def render_lesson_page(lesson: "Lesson") -> str:
@@ -62,7 +66,7 @@ def render_screen(lesson: "Lesson", screen: Any, is_first: bool) -> str:
     else:
         html += render_parts(screen.shown)
     if screen.step is not None and screen.step.picture:
-        html += draw_step(lesson, screen.step).svg()
+        html += f'<div class="frames">{"".join(picture.svg() for picture in draw_step(lesson, screen.step))}</div>'
     if screen.changed:
         html += f'<div class="change">{render_parts(screen.changed)}</div>'
     return f"{html}</section>"
@@ -106,9 +110,11 @@ def render_lesson_pdf(lesson: "Lesson") -> bytes:
         lines.append(f"#heading(level: {level}, {to_typst(screen.title)})")
         lines += typst_parts([*screen.parts, *screen.answer, *screen.shown])
         if screen.step is not None and screen.step.picture:
-            name = f"figure{number}.svg"
-            files[name] = draw_step(lesson, screen.step).svg().encode()
-            lines.append(f'#image("{name}", width: 100%)')
+            pictures = draw_step(lesson, screen.step)
+            for frame, picture in enumerate(pictures):
+                name = f"figure{number}-{frame}.svg"
+                files[name] = picture.svg().encode()
+                lines.append(f'#image("{name}", width: {100 if len(pictures) == 1 else 60}%)')
         lines += typst_parts(screen.changed)
     if not lesson.script:
         files["figure.svg"] = draw(lesson.picture, lesson, **lesson.draws).svg().encode()
@@ -140,3 +146,16 @@ def to_typst(text: str) -> str:
         return f"\\{sign}" if sign in '"\\' else f"\\u{{{ord(sign):x}}}"
 
     return '"' + re.sub(r'["\\\x00-\x1f\x7f]', escape_one, text) + '"'
+
+
+def render_sheet_pdf(title: str, pages: list[list[str]]) -> bytes:
+    """Lines of figures on A4: a heading, and a new page for each list of lines."""
+    lines = [
+        '#set page(paper: "a4", margin: 2cm, numbering: "1")',
+        '#show raw: set text(size: 8.5pt, font: ("DejaVu Sans Mono", "Liberation Mono"))',
+        f"#heading({to_typst(title)})",
+    ]
+    for number, page in enumerate(pages):
+        lines += ["#pagebreak()"] if number else []
+        lines.append(f"#raw({to_typst(chr(10).join(page))}, block: true)")
+    return compile_typst({"main.typ": "\n\n".join(lines).encode()}, "pdf")

@@ -41,7 +41,7 @@ class Arrows(msgspec.Struct, frozen=True, tag="arrows", kw_only=True):
 
     def lines(self, width: int, colour: bool) -> list[str]:
         """One line for each arrow, grouped by the token they start from."""
-        margin = label_width(self.left, LABEL, least=4)
+        margin = max(label_width(self.left, LABEL), 4)
         longest = max(4, min(24, width - margin - LABEL - 20))
         lines = [self.title] if self.title else []
         lines.append(f"{pad('from', margin)}  weight{' effect' if self.has_effects() else ''}  at".rstrip())

@@ -61,7 +61,7 @@ class PlotFrame:
 
 
 class Bars(msgspec.Struct, frozen=True, tag="bars", kw_only=True):
-    """`upright` draws a histogram instead of bars that lie; bars in `other` have another colour and another shade."""
+    """`upright` draws a histogram instead of bars that lie, with `edges` between the bars; bars in `other` differ."""
 
     labels: tuple[str, ...]
     values: tuple[float | None, ...]
@@ -72,6 +72,7 @@ class Bars(msgspec.Struct, frozen=True, tag="bars", kw_only=True):
     upright: bool = False
     across: str = ""
     other: tuple[int, ...] = ()
+    edges: tuple[str, ...] = ()
 
     def heading(self) -> str:
         return f"{self.title} ({self.unit})" if self.title and self.unit else self.title
@@ -124,14 +125,16 @@ class Bars(msgspec.Struct, frozen=True, tag="bars", kw_only=True):
         for mark, label in zip(marks, labels, strict=True):
             frame.draw_up_tick(canvas, mark, label)
         bottom = frame.top + frame.height
-        every = max(1, -(-max((int(text_width(label, 11)) + 10 for label in self.labels), default=1) // int(bar_width)))
+        every = max(1, -(-max((int(text_width(label, 11)) + 10 for label in self.edges), default=1) // int(bar_width)))
+        for index in range(0, len(self.edges), every):
+            x = frame.left + index * bar_width
+            canvas.line(x, bottom, x, bottom + 4, "faint")
+            canvas.text(x, bottom + 16, make_visible(self.edges[index]), size=11, anchor="middle")
         for index, (label, value) in enumerate(zip(self.labels, self.values, strict=True)):
             height = 0 if value is None else frame.height * min(1.0, abs(value) / marks[-1])
             x = frame.left + index * bar_width
             tip = f"{make_visible(label)}: {to_fixed(value, self.digits)}"
             canvas.rect(x + 1, bottom - height, bar_width - 2, height, CATEGORIES[index in self.other], tip=tip)
-            if index % every == 0:
-                canvas.text(x + bar_width / 2, bottom + 16, make_visible(label), size=11, anchor="middle")
         if self.across:
             canvas.small_text(frame.left, bottom + 34, self.across)
 

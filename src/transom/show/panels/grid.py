@@ -14,7 +14,7 @@ LABEL = 18  # columns of a label at most
 SLANT = 0.5**0.5  # how far a label slanted by 45° reaches, across and upwards
 MANY = 2500  # with more cells, all of one colour are one path
 TILE = 64.0  # the side of a small map
-LAYER_LABEL = 34
+LAYER_LABEL, SHORT = 34, 10
 
 Values = tuple[tuple[float | None, ...], ...]
 
@@ -129,7 +129,8 @@ class GridDrawing:
         self.grid, self.canvas = grid, SvgCanvas(grid.title)
         self.rows, self.columns = ([short_label(label, LABEL) for label in side] for side in (grid.rows, grid.columns))
         self.cell_width, self.cell_height = self.cell_size()
-        self.left = widest(self.rows, 12) + 10 + (18 if grid.down else 0)
+        corner = text_width(f"{grid.down} ↓", 11) + 10 if grid.down else 0.0
+        self.left = max(widest(self.rows, 12) + 10, corner)
         self.top = self.draw_column_labels(self.draw_equation())
         width, height = len(grid.columns) * self.cell_width, len(grid.rows) * self.cell_height
         self.draw_row_labels()
@@ -182,7 +183,8 @@ class GridDrawing:
                 y = self.top + (index + 0.5) * self.cell_height + 4
                 self.canvas.text(self.left - 6, y, label, size=12, anchor="end")
         if self.grid.down:
-            self.canvas.text(11, self.top + 24, f"{self.grid.down} ↓", size=11, ink="faint", turn=-90)
+            # In the corner and upright, so that the arrow points where it says.
+            self.canvas.small_text(0, self.top - 6, f"{self.grid.down} ↓")
 
     def draw_cells(self) -> None:
         grid, canvas = self.grid, self.canvas
@@ -222,6 +224,8 @@ class Tile(msgspec.Struct, frozen=True):
 
 
 class Tiles(msgspec.Struct, frozen=True, tag="tiles", kw_only=True):
+    """Layers downwards, heads across; `tokens` and `keys` label the rows and columns of small maps, if they are few."""
+
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     tiles: tuple[Tile, ...]
@@ -229,9 +233,18 @@ class Tiles(msgspec.Struct, frozen=True, tag="tiles", kw_only=True):
     heat: ColourScale
     title: str = ""
     digits: int = 2
+    tokens: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
 
     def heading(self) -> str:
         return f"{self.title}: {self.measure}" if self.title else self.measure
+
+    def map_size(self) -> tuple[float, float]:
+        """The width and height of a small map: room for the name of each token, if they are named."""
+        if not self.tokens:
+            return TILE, TILE
+        column = max(26.0, widest((short_label(key, SHORT) for key in self.keys), 11) + 8)
+        return column * len(self.keys), 22.0 * len(self.tokens)
 
     def lines(self, width: int, colour: bool) -> list[str]:
         """Only the numbers: layers downwards, heads across, as many at a time as fit."""
@@ -252,20 +265,35 @@ class Tiles(msgspec.Struct, frozen=True, tag="tiles", kw_only=True):
     def to_canvas(self) -> SvgCanvas:
         canvas = SvgCanvas(self.heading())
         labels = [short_label(label, LAYER_LABEL) for label in self.rows]
-        left = widest(labels, 12) + 12
-        step = TILE + 12
+        names = [short_label(token, SHORT) for token in self.tokens]
+        margin = max(widest(names, 11), text_width("from ↓", 11)) + 10 if names else 0.0
+        left, (width, height) = widest(labels, 12) + 12 + margin, self.map_size()
+        step, top = width + 12, 44.0 + (34.0 if names else 0.0)
         for column, label in enumerate(self.columns):
-            canvas.small_text(left + column * step + TILE / 2, 36, f"head {label}", "middle")
-        height = TILE + 26 if any(tile.values for tile in self.tiles) else 26
+            canvas.small_text(left + column * step + width / 2, 36, f"head {label}", "middle")
+            self.draw_keys(canvas, left + column * step, 70)
+        tall = height + 26 if any(tile.values for tile in self.tiles) else 26
         for row, label in enumerate(labels):
-            canvas.text(0, 44 + row * height + height / 2 - 4, label, size=12)
+            canvas.text(0, top + row * tall + tall / 2 - 4, label, size=12)
+            for place, name in enumerate(names):
+                canvas.text(left - 8, top + row * tall + 22 * place + 15, name, size=11, anchor="end")
+        if names:
+            canvas.small_text(left - margin, top - 8, "from ↓")
+            canvas.small_text(left, 52, "at →")
         for tile in self.tiles:
-            self.draw_tile(canvas, tile, left + tile.column * step, 44 + tile.row * height)
-        canvas.reach(0, 44 + len(labels) * height)
+            self.draw_tile(canvas, tile, left + tile.column * step, top + tile.row * tall)
+        canvas.reach(0, top + len(labels) * tall)
         return canvas
 
+    def draw_keys(self, canvas: SvgCanvas, x: float, y: float) -> None:
+        """The names of the keys above a small map."""
+        width = self.map_size()[0] / max(1, len(self.keys))
+        for place, key in enumerate(self.keys):
+            canvas.text(x + width * (place + 0.5), y, short_label(key, SHORT), size=11, anchor="middle")
+
     def draw_tile(self, canvas: SvgCanvas, tile: Tile, x: float, y: float) -> None:
+        width, height = self.map_size()
         if tile.values:
-            canvas.mosaic(tile.values, self.heat, (x, y, TILE, TILE), tile.tip)
-            y += TILE
-        canvas.text(x + TILE / 2, y + 14, to_fixed(tile.number, self.digits), size=11, anchor="middle", mono=True)
+            canvas.mosaic(tile.values, self.heat, (x, y, width, height), tile.tip)
+            y += height
+        canvas.text(x + width / 2, y + 14, to_fixed(tile.number, self.digits), size=11, anchor="middle", mono=True)

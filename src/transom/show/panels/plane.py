@@ -52,8 +52,11 @@ class Plane(msgspec.Struct, frozen=True, tag="plane", kw_only=True):
         canvas = SvgCanvas(self.title)
         points = [point for vector in self.vectors for point in (vector.start, vector.end)]
         spans = [value_range([point[axis] for point in points]) for axis in (0, 1)]
-        least = 0.25 * max(high - low for low, high in spans)  # points on a line need room for their names
-        across, up = (ticks(*widen_range(span, least), 5) for span in spans)
+        least = 0.12 * max(high - low for low, high in spans)  # points on a line need room for their names
+        spans = [widen_range(span, least) for span in spans]
+        longest = max(high - low for low, high in spans)
+        # As many ticks as there is room for: a path along a line needs two upwards.
+        across, up = (ticks(*span, max(2, round(5 * (span[1] - span[0]) / longest))) for span in spans)
         unit = SIZE / max(marks[-1] - marks[0] for marks in (across, up))  # of both axes: lengths and angles are true
         left, top = widest(tick_labels(up), 11) + 10, 44.0 if self.title else 22.0
         size = (unit * (across[-1] - across[0]), unit * (up[-1] - up[0]))
@@ -108,7 +111,7 @@ def draw_name(canvas: SvgCanvas, frame: PlotFrame, vector: PlaneVector, taken: l
 def value_range(values: list[float]) -> Point:
     """The lowest and the highest number, never the same."""
     low, high = min(values, default=0.0), max(values, default=0.0)
-    return (low, high) if high > low else (low - 0.5, high + 0.5)
+    return (low, high) if high - low > 1e-9 else (low - 1e-9, high + 1e-9)
 
 
 def widen_range(span: Point, least: float) -> Point:

@@ -13,7 +13,10 @@ from transom.show.selected_head import HiddenKeys, SelectedHead, hide_keys, sele
 
 Edge = tuple[int, int]
 WeightedEdge = tuple[int, int, float]
-FEW = 40  # with at most so many tokens all are shown, otherwise those that an arrow touches
+FEW, FEW_BESIDE = (
+    40,
+    8,
+)  # with at most so many tokens all are shown (the second: with `rows`), else those an arrow touches
 
 
 def arrows(
@@ -42,7 +45,8 @@ def arrows(
     effects = effects_by_edge(effect, selected)
     if in_line and selected.rows != selected.keys:
         raise Misfit("in_line needs a text that attends to itself, but rows and keys have other labels; leave it out")
-    show_all = len(selected.rows) <= FEW and len(selected.keys) <= FEW and rows is None
+    most_tokens = FEW if rows is None else FEW_BESIDE
+    show_all = max(len(selected.rows), len(selected.keys)) <= most_tokens
     panel = build_panel(selected, edges, effects, show_all, in_line)
     share = format_percent(sum(weight for _, _, weight in edges) / max(1, len(queries)))
     covered = "the attention left" if renormalise else "the attention"

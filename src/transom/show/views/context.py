@@ -10,6 +10,8 @@ from transom.show.lesson_sight import find_steps
 from transom.show.panels.plane import Plane, PlaneVector, project_to_plane
 from transom.show.picture import Picture, Source, Table
 
+MOST_LANDMARKS = 6
+
 
 def context(
     thing: Any,
@@ -23,12 +25,12 @@ def context(
 
     thing       [(stage, vector), …] or {stage: vector} in order, such as the hidden states of each layer; or Steps, of
                 which the embedding and all later steps of the same width are taken, for the token `row`
-    landmarks   other vectors for orientation, such as the embeddings of other tokens
+    landmarks   other vectors for orientation; of Steps by default the embeddings of the other tokens
     """
     import numpy as np
 
     stages, name = find_stages(thing, row)
-    marks = list(landmarks.items() if isinstance(landmarks, Mapping) else landmarks)
+    marks = list(landmarks.items() if isinstance(landmarks, Mapping) else landmarks) or other_embeddings(thing, row)
     labels = [str(label) for label, _ in [*stages, *marks]]
     vectors = [np.asarray(vector, dtype=np.float64) for _, vector in [*stages, *marks]]
     count = len(stages)
@@ -82,6 +84,20 @@ def find_stages(thing: Any, row: int) -> tuple[list[tuple[str, Any]], str]:
         f"a path is drawn of [(stage, vector), …] or of Steps, but got {type(thing).__name__}; a Trace holds"
         " attentions, not the vectors between layers: take the model's hidden states"
     )
+
+
+def other_embeddings(thing: Any, row: int) -> list[tuple[str, Any]]:
+    """The embeddings of the other tokens of Steps, each once, to see where a token moves to."""
+    steps = find_steps(thing)
+    if steps is None or "embedding" not in steps:
+        return []
+    embedding = steps["embedding"]
+    own = embedding.index_of(row, "row")
+    found: dict[tuple[float, ...], str] = {}
+    for place, (label, vector) in enumerate(zip(embedding.rows, embedding.values.tolist(), strict=True)):
+        if place != own and vector != embedding.values[own].tolist():
+            found.setdefault(tuple(vector), f"embedding of {label}")
+    return [(label, vector) for vector, label in list(found.items())[:MOST_LANDMARKS]]
 
 
 def residual_stream(steps: list[Any], single_head: bool) -> list[Any]:

@@ -8,8 +8,9 @@ from transom.show.colours import fit_scale
 from transom.show.lesson_sight import StepsSight
 from transom.show.panels.grid import Tile, Tiles
 from transom.show.picture import Picture, Source, Table
-from transom.show.selected_head import attentions_of, mean_of_heads, receipts_summary
+from transom.show.selected_head import attentions_of, mean_of_heads, receipts_summary, trace_labels
 
+MOST_NAMED = 8  # tokens that are named beside a small map
 CELLS = 90_000  # of all small maps together, so that the figure stays below 2 MB
 STATISTICS = {"entropy": "mean entropy, nats", "peak": "mean of the largest weight", "distance": "mean distance"}
 
@@ -45,6 +46,7 @@ def heads(
         tiles=tuple(tiles),
         measure=measure_title(measures, measure),
         heat=fit_scale([value for tile in tiles for row in tile.values for value in row], colours, top=1.0),
+        **small_labels(thing, attentions, batch, bool(side)),
     )
     note = f"Each small map holds at most {side} × {side} cells, each the largest of its weights; dark is 1."
     return Picture(
@@ -57,6 +59,22 @@ def heads(
             ("layer", "head", measure), tuple((attentions[tile.row][0], tile.column, tile.number) for tile in tiles)
         ),
     )
+
+
+def small_labels(thing: Any, attentions: list[tuple[str, Any]], batch: int, has_maps: bool) -> dict[str, Any]:
+    """The tokens beside the small maps, if all of them are small and of the same tokens; otherwise nothing."""
+    shapes = {tuple(sight.shape[2:]) for _, sight in attentions}
+    if not has_maps or len(shapes) > 1 or max(next(iter(shapes))) > MOST_NAMED:
+        return {}
+    found = {tuple(map(tuple_or_none, trace_labels(thing, name, sight, batch, False))) for name, sight in attentions}
+    rows, keys = next(iter(found))
+    queries, columns = next(iter(shapes))
+    fits = len(found) == 1 and rows is not None and keys is not None and (len(rows), len(keys)) == (queries, columns)
+    return {"tokens": rows, "keys": keys} if fits else {}
+
+
+def tuple_or_none(labels: Any) -> tuple[str, ...] | None:
+    return None if labels is None else tuple(labels)
 
 
 def measure_title(measures: Any, measure: str) -> str:

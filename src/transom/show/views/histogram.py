@@ -1,6 +1,7 @@
 """A histogram of a head's scores before the softmax."""
 
 import math
+from itertools import pairwise
 from typing import Any
 
 from transom.names import Misfit
@@ -33,13 +34,15 @@ def histogram(thing: Any, *, bins: int = 24, **selection: Any) -> Picture:
     deviation = math.sqrt(max(0.0, squares / count - mean * mean))
     edges = [low + (high - low) * number / bins for number in range(bins + 1)]
     digits = min(6, max(0, 1 - math.floor(math.log10((high - low) / bins))))
+    names = [to_fixed(edge, digits) for edge in edges]
     panel = Bars(
-        labels=tuple(to_fixed(edge, digits) for edge in edges[:-1]),
+        labels=tuple(f"{low} to {high}" for low, high in pairwise(names)),
+        edges=tuple(names),
         values=tuple(map(float, counts.tolist())),
         title="scores in each bin",
         digits=0,
         upright=True,
-        across="score, from the label to the next →",
+        across="score →",
     )
     span = f"{count:,} scores from {to_fixed(low, 3)} to {to_fixed(high, 3)}"
     notes = [f"{span}: mean {to_fixed(mean, 3)}, standard deviation {to_fixed(deviation, 3)}."]
