@@ -387,3 +387,13 @@ def test_many_wrong_entries_are_shown_in_blocks_of_columns(tmp_path, capsys):
     assert lines[0] == f"{path}:8: wrong: embedding: 30 of 30 entries, printed → right"
     assert sum(line.count("2 → 1") for line in lines) == 30
     assert max(len(line) for line in lines[1:-2]) <= 100
+
+
+def test_a_step_to_show_that_does_not_exist_is_an_error(slip, capsys):
+    slip.write_text('show = ["wieghts"]\n' + SLIP + '[[case]]\nname = "other"\nshow = ["context", "masked"]\n')
+    assert main(["check", str(slip)]) == 2
+    out = capsys.readouterr().out
+    assert f"{slip}:1: malformed: show names 'wieghts', which is no step here; did you mean 'weights'?\n" in out
+    assert f"{slip}:17: malformed: show names 'masked', which is no step here; did you mean 'masked" not in out
+    assert f"{slip}:17: malformed: show names 'masked', which is no step here; " in out
+    assert out.endswith(f"{slip}: 2 claims: 1 right, 1 wrong; 1 malformed setting; 1 malformed case\n")

@@ -18,6 +18,7 @@ from transom.lessons.claims import (
     claimed_decimals,
     compute_quantity,
     flatten_claim,
+    suggest_step,
 )
 from transom.lessons.diagnosis import find_causes
 from transom.lessons.lesson import FIGURES, Claim, Lesson, MalformedPart
@@ -118,13 +119,26 @@ def check_lesson(lesson: Lesson) -> list[Finding]:
 
 def check_claims(lesson: Lesson) -> list[Finding | MalformedPart]:
     """Every claim of a lesson and its malformed parts, in the order of the file."""
-    findings: list[Finding | MalformedPart] = list(lesson.malformed)
+    findings: list[Finding | MalformedPart] = [*lesson.malformed, *unknown_shown_steps(lesson)]
     for claim in lesson.claims:
         try:
             findings.append(check_claim(lesson, claim))
         except Misfit as error:
             findings.append(MalformedPart.from_error(lesson.source, claim.path, error))
     return sorted(findings, key=lambda part: int(part.where.rpartition(" ")[2]))
+
+
+def unknown_shown_steps(lesson: Lesson) -> Iterator[MalformedPart]:
+    """The cases whose `show` names a step that they do not have; without effect, it is an error."""
+    for case in lesson.cases.values():
+        try:
+            unknown = [name for name in case.show or () if name not in case.steps]
+        except Misfit:  # what cannot be computed is reported with its claims
+            continue
+        if unknown:
+            complaint = f"show names {unknown[0]!r}, which is no step here; {suggest_step(unknown[0], case.steps)}"
+            message = f"{lesson.source.at(case.show_path)}: {complaint}"
+            yield MalformedPart(case.show_path, lesson.source.at(case.show_path), complaint, message)
 
 
 def check_claim(lesson: Lesson, claim: Claim) -> Finding:

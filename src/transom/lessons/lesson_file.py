@@ -167,7 +167,7 @@ def parse_case(name: str, says: str, table: TomlTable, log: SettingsLog) -> Less
     else:
         setup, reason = None, "without tokens no attention is computed; give tokens, or leave it out"
         log.record(table, dict.fromkeys(SETUP, reason))
-    return LessonCase(name, says, parse_shown_steps(table), setup, experiment)
+    return LessonCase(name, says, parse_shown_steps(table), setup, experiment, table.path_of("show"))
 
 
 def parse_named_case(table: TomlTable, lesson: TomlTable, log: SettingsLog) -> LessonCase:
@@ -188,7 +188,7 @@ def parse_shown_steps(table: TomlTable) -> tuple[str, ...] | None:
         return None
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise table.error("show", f'show must list steps, but got {quote(value)}; write show = ["weights"]')
-    return tuple(value)
+    return tuple(map(step_name, value))
 
 
 def parse_claim(table: TomlTable, cases: Cases) -> Claim:
