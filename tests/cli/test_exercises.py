@@ -26,7 +26,7 @@ def test_the_sheet_as_json_is_a_lesson_that_checks(run_command):
     rows = json.loads(run_command("exercises", "1", "--count", "1", "--json").out)
     lesson = parse_lesson(rows[0]["lesson"], "exercise.toml")
     assert all(finding.verdict == "right" for finding in check_lesson(lesson))
-    assert set(rows[0]["tasks"][0]) == {"question", "solution", "worked"}
+    assert set(rows[0]["tasks"][0]) == {"question", "solution", "arithmetic"}
 
 
 def test_the_sheet_as_a_pdf(run_command, tmp_path):

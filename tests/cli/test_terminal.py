@@ -117,6 +117,7 @@ RUNS = {
     "unknown option": (2, ["see", f"--{EVIL}"]),
     "--debug": (2, ["check", "gone.toml", "--debug"]),
     "tour --html": (0, ["tour", "--html", "tour.html"]),
+    "exercises": (0, ["exercises", "1", "--count", "1"]),
     "doctor": (0, ["doctor"]),
 }
 RESULTS = {"translate", "generate", "classify", "heads --csv"}  # which are not escaped in a pipe

@@ -22,7 +22,7 @@ def test_every_solution_is_what_the_checker_finds_right(name):
         for task in exercise.tasks:
             assert task.question().startswith("Compute ")
             assert task.solution()
-            assert task.worked()
+            assert task.arithmetic()
     assert exercises[0].lesson.source.text != exercises[1].lesson.source.text
 
 

@@ -45,6 +45,8 @@ def test_a_lesson_with_its_pages_and_steps(client):
     assert found["pages"][0]["title"] == load_shipped(1).title
     weights = next(panel for panel in found["steps"]["panels"] if panel["title"].lower().startswith("weights"))
     assert [sum(row) for row in weights["values"]] == pytest.approx([1.0] * 3)
+    asked = found["screens"][1]["predict"]
+    assert (asked["right"], found["pages"][2]["before"]) == ("2", 3)
     assert client.get("/api/lessons/99").status_code == 400
 
 

@@ -78,4 +78,4 @@ def solution_lines(exercises: "list[Exercise]") -> Iterator[str]:
     for number, exercise in enumerate(exercises, start=1):
         for letter, task in zip("abcdefgh", exercise.tasks, strict=False):
             yield f"  {number}{letter}) {task.solution()}"
-            yield f"      {task.worked()}"
+            yield f"      {task.arithmetic()}"

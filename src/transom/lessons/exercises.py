@@ -38,7 +38,7 @@ class ExerciseTask:
     def solution(self) -> str:
         return " ".join(self.step.to_strings(3)[self.row])
 
-    def worked(self) -> str:
+    def arithmetic(self) -> str:
         """The largest number of the row, written out."""
         values = np.where(np.isfinite(self.step.values[self.row]), np.abs(self.step.values[self.row]), -1.0)
         cell = self.step.cell(self.row, int(values.argmax()))
@@ -73,7 +73,7 @@ class Exercise:
         return [words for words, holds in found.items() if holds]
 
     def to_dict(self) -> dict[str, Any]:
-        tasks = [{"question": t.question(), "solution": t.solution(), "worked": t.worked()} for t in self.tasks]
+        tasks = [{"question": t.question(), "solution": t.solution(), "arithmetic": t.arithmetic()} for t in self.tasks]
         return {"lesson": self.lesson.source.text, "conditions": self.conditions(), "tasks": tasks}
 
 

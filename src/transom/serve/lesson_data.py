@@ -25,7 +25,11 @@ def lesson_to_dict(number: int, own: "Lesson | None") -> dict[str, Any]:
 
     lesson = lesson_by_number(number, own)
     page_dicts = [
-        {"title": page.title, "parts": [{"text": part.text, "prose": part.prose} for part in page.all_parts]}
+        {
+            "title": page.title,
+            "parts": [{"text": part.text, "prose": part.prose} for part in page.all_parts],
+            "before": len(page.parts),  # parts that are shown before a question is answered
+        }
         for page in screens(lesson)
     ]
     found = {"number": number, "title": lesson.title, "pages": page_dicts, "steps": steps_picture(lesson)}

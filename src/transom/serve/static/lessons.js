@@ -39,19 +39,50 @@ class Lessons extends HTMLElement {
   }
 
   showPage() {
-    const { pages, steps } = this.lesson;
+    const { pages, screens } = this.lesson;
     const step = Math.min(state.now.step ?? 0, pages.length - 1);
     const page = pages[step];
-    const matches = (one) => one.type === "grid" && page.title.startsWith(one.title.split(":")[0]);
-    const panel = steps?.panels.find(matches);
-    const parts = page.parts.filter((part) => !panel || part.prose);
+    const screen = screens[step - 1];
+    const asks = screen?.predict && this.answers?.[page.title] === undefined;
+    const panels = asks ? [] : this.panelsOf(screen, page);
     this.replaceChildren(card(
       this.moves(step),
       make("h2", {}, page.title),
-      panel?.equation ? make("p", { class: "arithmetic" }, panel.equation) : null,
-      ...lessonText(parts),
-      ...(panel ? matrixWithArithmetic(panel) : []),
+      ...lessonText(asks ? page.parts.slice(0, page.before) : page.parts),
+      asks ? this.question(page, screen.predict) : null,
+      this.verdict(page, screen),
+      ...panels.flatMap(matrixWithArithmetic),
     ));
+  }
+
+  // The matrices of the steps that a screen shows, so that their cells can be clicked.
+  panelsOf(screen, page) {
+    const grids = this.lesson.steps?.panels.filter((one) => one.type === "grid") ?? [];
+    const name = (one) => one.title.split(/[: ]/)[0];
+    if (this.lesson.screens.length === 0) return grids.filter((one) => page.title.startsWith(one.title.split(":")[0]));
+    return screen && screen.case === "" ? grids.filter((one) => screen.show.includes(name(one))) : [];
+  }
+
+  // Choices as buttons, or a field for a number; the figures come after the answer.
+  question(page, predict) {
+    const answer = (text) => {
+      this.answers = { ...this.answers, [page.title]: text };
+      this.showPage();
+    };
+    if (predict.choices.length) return rowOf(predict.choices.map((one) => button(one, () => answer(one))));
+    const field = make("input", { type: "text", inputmode: "decimal", "aria-label": "Your answer", size: 10 });
+    const send = (event) => {
+      event.preventDefault();
+      answer(field.value.trim());
+    };
+    return make("form", { onsubmit: send }, rowOf(field, make("button", { class: "main" }, "Answer")));
+  }
+
+  verdict(page, screen) {
+    const text = this.answers?.[page.title];
+    if (!text || !screen?.predict) return null;
+    const said = isRight(text, screen.predict) ? "Right." : `Not quite: you said ${text}.`;
+    return make("p", { role: "status" }, make("strong", {}, said));
   }
 
   moves(step) {
@@ -67,6 +98,12 @@ class Lessons extends HTMLElement {
       make("span", { class: "hint" }, `${title} · ${step + 1} of ${pages.length}`),
     );
   }
+}
+
+// A choice is right if it is the one; a number, to the digits that are asked for.
+function isRight(text, { choices, right, digits }) {
+  if (choices.length) return text === right;
+  return Math.abs(Number(text.replace(",", ".")) - Number(right)) <= 0.5 * 10 ** -digits + 1e-9;
 }
 
 // A matrix, and the arithmetic of the cell that is chosen.
