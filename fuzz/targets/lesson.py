@@ -35,7 +35,8 @@ def try_page(state: State, rng: random.Random) -> str:
     state.page.write_bytes(damage_text("# A page\n\n" + "\n".join(blocks), rng).encode("utf-8", "replace"))
     reports = check_file(state.page, fix=True, in_place=True)
     for report in reports:
-        report.to_dict(), report.summary()
+        assert report.to_dict()
+        assert report.summary()
     return "right" if all(report.is_right for report in reports) else "wrong"
 
 
