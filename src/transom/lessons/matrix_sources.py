@@ -185,6 +185,8 @@ def token_id(table: TomlTable, tokenizer: "Tokenizer", token: str) -> int:
     """The id of a token: by its name in the vocabulary, or of a text that is one token."""
     if token in tokenizer.tokens:
         return tokenizer.tokens.index(token)
+    if tokenizer.case and token in (pieces := tokenizer.pieces(range(tokenizer.size))):
+        return pieces.index(token)  # a text by itself would get a mark for its case
     ids = tokenizer.encode(token)
     if len(ids) != 1 or ids[0] == tokenizer.unknown:
         pieces = ", ".join(repr(tokenizer.tokens[index]) for index in ids)
