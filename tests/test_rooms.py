@@ -287,7 +287,8 @@ def test_lens_takes_from_kernels_only_what_kernels_offers(path):
 
 @pytest.mark.parametrize("name", kernels.__all__)
 def test_what_kernels_offers_is_there_and_lens_needs_it(name):
-    assert importlib.import_module("transom.kernels.weight_stats") if name == "weight_stats" else getattr(kernels, name)
+    modules = {"weight_stats", "influence_stats"}
+    assert importlib.import_module(f"transom.kernels.{name}") if name in modules else getattr(kernels, name)
     users = [path for path in MODULES if home(path) in {"lens", "layers"}]
     assert any(f"transom.kernels.{name}" in set(imported(ast.walk(tree(path)))) for path in users)
 

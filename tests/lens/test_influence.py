@@ -106,8 +106,10 @@ def test_a_weight_of_nearly_one_is_computed_from_the_other_keys():
     assert torch.allclose(single, whole[..., [2, 6]], rtol=1e-4, atol=2e-6)
 
 
+@pytest.mark.parametrize("engine", ["auto", "torch"])
 @pytest.mark.parametrize("how", HOW)
-def test_tops_maps_and_sums_are_those_of_all_edges(how):
+def test_tops_maps_and_sums_are_those_of_all_edges(how, engine, monkeypatch):
+    monkeypatch.setenv("TRANSOM_ENGINE", engine)
     found = transom.influence(LinearRest(queries=7).eval(), ONE, how=how)[NAME]
     whole = found.edges()
     top = found.top(3)

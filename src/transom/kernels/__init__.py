@@ -2,6 +2,7 @@
 
 attend                                   the one function that every attention of Transom starts in
 dispatch                                 `solve` a Problem with the chosen engine; `listener` intercepts each call
+influence_stats                          sums, tops and pooled cells of the influence of edges by the native engine
 weight_stats                             statistics and pooled cells of the weights by the native engine
 Problem, build_problem                   one attention, checked to fit together
 check_tensors, check_sizes, check_numbers, to_four_axes   the single checks, for problems that come from a file
@@ -16,7 +17,7 @@ from transom.kernels.problem import Problem, build_problem, check_numbers, check
 from transom.kernels.tiled_attention import BLOCK_SCORES, row_blocks, safe_context, solve_tiled
 from transom.kernels.torch_engine import mark_empty_rows
 
-# `weight_stats` is a module that is loaded when it is first imported: it needs the native engine, and `attend` may not.
+# `weight_stats` and `influence_stats` are loaded when first imported: they need the native engine, `attend` may not.
 __all__ = [
     "BLOCK_SCORES",
     "Problem",
@@ -26,6 +27,7 @@ __all__ = [
     "check_sizes",
     "check_tensors",
     "dispatch",
+    "influence_stats",  # pyright: ignore[reportUnsupportedDunderAll]
     "mark_empty_rows",
     "row_blocks",
     "safe_context",

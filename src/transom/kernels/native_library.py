@@ -89,6 +89,17 @@ class BackwardParams(ctypes.Structure):
     _fields_ = fields((c_void_p, "output lse dO dQ dK dV partial nonfinite"))
 
 
+class InfluenceParams(ctypes.Structure):
+    """`struct InfluenceParams` of native/params.hpp."""
+
+    _fields_ = fields(
+        (c_void_p, "lse GO gradient"),
+        (c_int64, "after"),
+        (c_void_p, "per_row per_key partial top_changes top_keys"),
+        (c_int64, "k"),
+    )
+
+
 class SlotTable(ctypes.Structure):
     """`struct SlotTable` of native/paged_attention.hpp."""
 
@@ -154,6 +165,7 @@ def layout_matches(native: ctypes.CDLL) -> bool:
     """Whether the library's structs have the sizes of those above; a library from other sources may have others."""
     layouts = {
         "transom_attention_struct_sizes": (AttentionParams, ForwardResult, MapWindow, BackwardParams, OrMaskParams),
+        "transom_influence_struct_sizes": (InfluenceParams,),
         "transom_decode_struct_sizes": (Operation, ProgramStruct),
     }
     for name, structs in layouts.items():
@@ -168,7 +180,7 @@ def layout_matches(native: ctypes.CDLL) -> bool:
 
 def declare_functions(native: ctypes.CDLL) -> ctypes.CDLL:
     """The library, after its functions got their types."""
-    attention, result = POINTER(AttentionParams), POINTER(ForwardResult)
+    attention, result, influence = POINTER(AttentionParams), POINTER(ForwardResult), POINTER(InfluenceParams)
     matrix = (c_void_p, *[c_int64] * 3, c_void_p, c_void_p)  # X, rows, in_features, out_features, weight, bias
     signatures = {
         "forward_units": (c_int64, attention, result),
@@ -179,6 +191,11 @@ def declare_functions(native: ctypes.CDLL) -> ctypes.CDLL:
         "weight_stats": (c_int, attention, result, c_int64, c_int64, c_int),
         "pooled_map_units": (c_int64, attention, POINTER(MapWindow)),
         "pooled_map": (c_int, attention, c_void_p, POINTER(MapWindow), c_int64, c_int64, c_int),
+        "influence_stats_units": (c_int64, attention, influence),
+        "influence_stats_chunks": (c_int64, attention, influence),
+        "influence_stats": (c_int, attention, influence, c_int64, c_int64, c_int),
+        "influence_map_units": (c_int64, attention, influence, POINTER(MapWindow)),
+        "influence_map": (c_int, attention, influence, POINTER(MapWindow), c_int64, c_int64, c_int),
         "backward_units": (c_int64, attention),
         "backward_partial_floats": (c_int64, attention),
         "backward": (c_int, attention, POINTER(BackwardParams), c_int64, c_int64, c_int),

@@ -127,6 +127,30 @@ std::vector<float> run_backward(
     return dQ;
 }
 
+// Sums, the top k and the map of influence, one after another.
+std::vector<float> run_influence(
+    const AttentionParams& params, const std::vector<float>& lse, int64_t after, int threads
+) {
+    int64_t rows = params.batch * params.heads * params.queries, heads = params.batch * params.heads, k = 5;
+    std::vector<float> GO = random_floats(rows), gradient = random_floats(rows * params.d_value);
+    std::vector<float> per_row(rows), per_key(heads * params.keys), top_changes(rows * k);
+    std::vector<int64_t> top_keys(rows * k);
+    InfluenceParams influence{lse.data(),     GO.data(), gradient.data(),    after,           per_row.data(),
+                              per_key.data(), nullptr,   top_changes.data(), top_keys.data(), k};
+    std::vector<float> partial(heads * transom_influence_stats_chunks(&params, &influence) * params.keys);
+    influence.partial = partial.data();
+    transom_influence_stats(&params, &influence, 0, transom_influence_stats_units(&params, &influence), threads);
+    int64_t first_key = params.keys / 3;
+    std::vector<float> sums(((params.queries + 2) / 3) * ((params.keys - first_key + 4) / 5)), maxima(sums.size());
+    MapWindow window{params.batch - 1, params.heads - 1, 0, params.queries, first_key, params.keys, 3, 5,
+                     sums.data(),      maxima.data()};
+    int64_t units = transom_influence_map_units(&params, &influence, &window);
+    transom_influence_map(&params, &influence, &window, 0, units, threads);
+    for (auto* more : {&per_key, &top_changes, &sums, &maxima})
+        per_row.insert(per_row.end(), more->begin(), more->end());
+    return per_row;
+}
+
 // The results of all passes, one after another.
 std::vector<float> run_all_passes(const AttentionParams& params, int threads) {
     int64_t rows = params.batch * params.heads * params.queries, heads = params.batch * params.heads, k = 5;
@@ -158,6 +182,7 @@ std::vector<float> run_all_passes(const AttentionParams& params, int threads) {
                      sums.data(),      maxima.data()};
     transom_pooled_map(&params, lse.data(), &window, 0, transom_pooled_map_units(&params, &window), threads);
     append(sums), append(maxima);
+    for (int64_t after : {0, 1}) append(run_influence(params, lse, after, threads));
     append(run_backward(params, output, lse, threads));
     return all_numbers;
 }

@@ -1,6 +1,8 @@
 // The C interface to attention. Compiled once for each instruction set, each into a library of its own.
 #include "backward.hpp"
 #include "forward.hpp"
+#include "influence_map.hpp"
+#include "influence_stats.hpp"
 #include "params.hpp"
 #include "pooled_map.hpp"
 #include "threads.hpp"
@@ -79,6 +81,36 @@ int transom_pooled_map(
     const AttentionParams* params, const float* lse, const MapWindow* window, int64_t first, int64_t last, int threads
 ) {
     PooledMap map(*params, lse, *window);
+    return parallel_for(first, last, threads, [&](int64_t unit) { map.run(unit); }) ? 0 : 1;
+}
+
+int64_t transom_influence_struct_sizes() { return sizeof(InfluenceParams); }
+int64_t transom_influence_stats_units(const AttentionParams* params, const InfluenceParams* influence) {
+    return InfluenceStats(*params, *influence).units();
+}
+int64_t transom_influence_stats_chunks(const AttentionParams* params, const InfluenceParams* influence) {
+    return InfluenceStats(*params, *influence).chunks();
+}
+int transom_influence_stats(
+    const AttentionParams* params, const InfluenceParams* influence, int64_t first, int64_t last, int threads
+) {
+    InfluenceStats stats(*params, *influence);
+    bool done = parallel_for(first, last, threads, [&](int64_t unit) { stats.run(unit); });
+    if (done && last == stats.units())
+        done = parallel_for(0, stats.heads(), threads, [&](int64_t head) { stats.sum_per_key(head); });
+    return done ? 0 : 1;
+}
+
+int64_t transom_influence_map_units(
+    const AttentionParams* params, const InfluenceParams* influence, const MapWindow* window
+) {
+    return InfluenceMap(*params, *influence, *window).units();
+}
+int transom_influence_map(
+    const AttentionParams* params, const InfluenceParams* influence, const MapWindow* window, int64_t first,
+    int64_t last, int threads
+) {
+    InfluenceMap map(*params, *influence, *window);
     return parallel_for(first, last, threads, [&](int64_t unit) { map.run(unit); }) ? 0 : 1;
 }
 

@@ -86,6 +86,18 @@ class KeyTopK {
         }
     }
 
+    // Take in one score, whatever the threshold is.
+    void insert(int row, float score, int64_t key) { insert_rank(list(row), pack_rank(score, key)); }
+
+    // The scores and keys of one row, highest first; −∞ and −1 past the last key.
+    void copy(int row, float* scores, int64_t* keys) const {
+        for (int64_t n = 0; n < k; n++) {
+            int64_t rank = list(row)[n];
+            scores[n] = rank == NO_KEY ? NEG_INF : rank_score(rank);
+            keys[n] = rank == NO_KEY ? -1 : int64_t(~rank & 0xffffffff);
+        }
+    }
+
     // The weights, factor · 2^(score − base), and keys of one row, highest first; 0 and −1 past the last key.
     void write(int row, float base, float factor, int64_t row_index, const ForwardResult& result) const {
         float weights[MAX_TOP_K + W];
@@ -127,8 +139,10 @@ class KeyTopK {
     }
 
     void insert_key(const ScoreSlice& slice, int64_t key, int lane) {
-        int64_t* ranks = list(slice.v * W + lane);
-        int64_t rank = pack_rank(slice.at(key)[lane], key);
+        insert_rank(list(slice.v * W + lane), pack_rank(slice.at(key)[lane], key));
+    }
+
+    void insert_rank(int64_t* ranks, int64_t rank) {
         if (width == 8)
             insert_one_vector(ranks, rank);
         else

@@ -63,6 +63,19 @@ struct MapWindow {
     float *sums, *maxima;  // (rows of cells, columns of cells); either may be null
 };
 
+// The gradient of a number by the output of an attention, and where its influence goes; all dense. V is finite.
+struct InfluenceParams {
+    const float *lse, *GO;  // (batch, heads, queries): the log-sum-exp, and gradient · output
+    const float* gradient;  // (batch, heads, queries, d_value)
+    int64_t after;  // 1: edges are knocked out after the softmax
+    float* per_row;  // (batch, heads, queries)
+    float* per_key;  // (batch, heads, keys)
+    float* partial;  // (batch · heads, chunks, keys): the part of per_key that each chunk of rows adds
+    float* top_changes;  // (batch, heads, queries, k), the largest by size first
+    int64_t* top_keys;
+    int64_t k;
+};
+
 // What the backward pass reads and writes; all dense.
 struct BackwardParams {
     const float *output, *lse, *dO;

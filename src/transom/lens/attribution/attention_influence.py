@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transom.equations.influence import NEAR_ONE
+from transom.kernels import influence_stats, weight_stats
 from transom.lens.attention.indexing import AxisIndex
 from transom.lens.attention.pooled_map import PooledMap
 from transom.lens.attention.sight import Sight
@@ -58,15 +59,11 @@ class AttentionInfluence:
         if number is None or number < 1:
             raise Misfit(f"top needs k of 1 or more, but got {k}; top(8) lists eight keys of each row")
         number = min(number, self.sight.shape[3])
-        changes = self.changes.GO.new_zeros((*self.sight.shape[:3], number))
-        keys = torch.full(changes.shape, -1, dtype=torch.long, device=changes.device)
-        for block, values in self.changes.blocks():
-            count = min(number, block.shape[3])
-            rows = (block.batch, block.heads, block.rows, slice(0, count))
-            columns = values.abs().topk(count, dim=-1).indices
-            changes[rows] = values.gather(-1, columns)
-            keys[rows] = columns + block.key_positions()[0, 0]
-        return TopChanges(changes, keys.masked_fill(changes == 0.0, -1))
+        if self.changes.native is not None and number <= weight_stats.MAX_TOP_K:
+            native = influence_stats.compute_influence(self.sight.problem, self.changes.native, number)
+            self.sums = ChangeSums(native.per_key, native.per_row)
+            return TopChanges(native.top_changes, native.top_keys)
+        return top_changes(self.changes, number)
 
     def map(
         self,
@@ -84,6 +81,9 @@ class AttentionInfluence:
     @cached_property
     def sums(self) -> ChangeSums:
         """Both sums, from one pass over the edges, in float64 until the end."""
+        if self.changes.native is not None:
+            native = influence_stats.compute_influence(self.sight.problem, self.changes.native, 0)
+            return ChangeSums(native.per_key, native.per_row)
         batch, heads, queries, keys = self.sight.shape
         like = self.changes.GO
         per_key = like.new_zeros((batch, heads, keys), dtype=torch.float64)
@@ -129,3 +129,16 @@ class AttentionInfluence:
 
     def __repr__(self) -> str:
         return f"AttentionInfluence({self.sight!r}, knocked out {self.how} the softmax)"
+
+
+def top_changes(changes: EdgeChanges, k: int) -> TopChanges:
+    """The k largest changes of each row, block by block."""
+    values = changes.GO.new_zeros((*changes.sight.shape[:3], k))
+    keys = torch.full(values.shape, -1, dtype=torch.long, device=values.device)
+    for block, of_block in changes.blocks():
+        count = min(k, block.shape[3])
+        rows = (block.batch, block.heads, block.rows, slice(0, count))
+        columns = of_block.abs().topk(count, dim=-1).indices
+        values[rows] = of_block.gather(-1, columns)
+        keys[rows] = columns + block.key_positions()[0, 0]
+    return TopChanges(values, keys.masked_fill(values == 0.0, -1))

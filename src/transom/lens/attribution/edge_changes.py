@@ -18,7 +18,7 @@ from transom.equations.influence import (
     zeroing_influence,
 )
 from transom.equations.region import Region, index_axis, index_to_tensor
-from transom.kernels import BLOCK_SCORES, row_blocks
+from transom.kernels import BLOCK_SCORES, influence_stats, row_blocks
 from transom.lens.attention.sight import Sight
 
 NEARLY_NOTHING = 1e-6  # a remainder of a row's weight that a difference of sums gives too coarsely
@@ -46,6 +46,14 @@ class EdgeChanges:
         """gradient · output of each row; 0 for rows that do not reach the number, whatever their output is."""
         output = self.sight.output.detach().to(self.gradient.dtype)
         return torch.where(self.gradient == 0.0, 0.0, self.gradient * output).sum(dim=-1)
+
+    @cached_property
+    def native(self) -> influence_stats.OutputGradient | None:
+        """What the native engine needs to compute influence; None if it does not support this attention."""
+        sight = self.sight
+        gradient = influence_stats.OutputGradient(sight.lse, self.GO, self.gradient, self.how == "after")
+        supported = sight.uses_native() and influence_stats.native_supports(sight.problem, gradient)
+        return gradient if supported else None
 
     def terms(self, region: Region) -> RegionTerms:
         G = index_axis(index_axis(index_axis(self.gradient, 0, region.batch), 1, region.heads), 2, region.rows)

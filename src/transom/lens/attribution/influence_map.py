@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transom.kernels import BLOCK_SCORES
+from transom.kernels import BLOCK_SCORES, influence_stats
 from transom.lens.attention.pooled_map import MapRequest, PooledMap, cell_areas, chunks, parse_map_request, pool_values
 from transom.lens.attribution.edge_changes import EdgeChanges
 
@@ -16,7 +16,12 @@ def pool_changes(
 ) -> PooledMap:
     """The map of one head over a window of rows and keys; a cell's maximum is its largest change, with its sign."""
     request = parse_map_request(changes.sight.shape, head, cells, pool, window, batch)
-    values = pool_in_chunks(changes, request)
+    if changes.native is not None:
+        batch_head, problem = (request.batch, request.head), changes.sight.problem
+        maxima, sums = influence_stats.pool_window(problem, changes.native, batch_head, request.spans, request.cell)
+        values = maxima if pool == "max" else sums
+    else:
+        values = pool_in_chunks(changes, request)
     if pool == "mean":
         values /= cell_areas(request.spans, request.cell, values)
     return PooledMap(values, *request.spans, request.cell, pool)

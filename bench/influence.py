@@ -1,0 +1,180 @@
+"""How far do estimates of influence agree with true knock-outs, and what do they cost?
+
+Agreement on trained models: the embedded translator, a small writer that is trained here on the pages of docs/, and the
+models in the folders that are named. Costs: the top 8 of all rows and the map of all heads of influence beside those of
+weights; memory for 32,768 tokens; `influence` of a GPT-2 beside its own forward and backward pass.
+
+    python -m bench.influence [--json] [--samples N] [--only agreement|cost] [--processor] [FOLDER …]
+"""
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import transom
+from bench.measuring.instruments import MiB, answer, machine, note, peak_memory
+from bench.measuring.timing import Work, by_processor_time, interleaved
+from transom.kernels import dispatch
+from transom.lens import AttentionInfluence, Influence
+from transom.models import Decoder, DecoderConfig
+from transom.models.embedded import embedded_folder
+from transom.runner import load_text_model
+
+ROOT = Path(__file__).parent.parent
+TEXT = "The old man gave the little boy a red apple. The boy thanked the old man and gave the apple to his sister."
+SOURCE = "I would like to know why you did not come yesterday."
+SHAPE, LONG = (1, 12, 8192, 64), 32_768
+UPDATES, LENGTH = 400, 96
+
+
+def train_writer() -> tuple[nn.Module, Tensor]:
+    """A writer of characters, trained on the pages of docs/, and a line of a page that it has not seen."""
+    torch.manual_seed(0)
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
+    ids = torch.tensor([min(ord(letter), 127) for letter in text])
+    held_out, ids = ids[: 2 * LENGTH], ids[2 * LENGTH :]
+    config = DecoderConfig(vocabulary=128, layers=3, d_model=96, heads=6, d_hidden=192, positions="rotary")
+    model = Decoder(config).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    for update in range(UPDATES):
+        starts = torch.randint(len(ids) - LENGTH - 1, (24,))
+        rows = torch.stack([ids[start : start + LENGTH + 1] for start in starts.tolist()])
+        loss = F.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if update % 100 == 99:
+            note(f"writer: update {update + 1}, loss {loss.item():.2f}")
+    return model.eval(), held_out[None, :51]
+
+
+def explain_folder(folder: Path, text: str, how: Any) -> Influence:
+    """The influence on what a model says of a text; of an encoder, on the first numbers of its first vector."""
+    model = load_text_model(folder)
+    encoded = model.encode_text(text)
+    output = (lambda result: result[0][:, 0, :8].sum(dim=-1)) if model.kind == "encoder" else None
+    return transom.influence(model.model, model.make_inputs(encoded.ids, encoded.target_ids or None), output, how=how)
+
+
+def agreement(folders: list[Path], samples: int) -> list[dict[str, Any]]:
+    writer, tokens = train_writer()
+    runs: dict[str, Any] = {
+        "the embedded translator": partial(explain_folder, embedded_folder(), SOURCE),
+        f"a writer of characters, {UPDATES} updates": lambda how: transom.influence(writer, tokens, how=how),
+        **{folder.name: partial(explain_folder, folder, TEXT) for folder in folders},
+    }
+    rows = []
+    for name, explain in runs.items():
+        for how in ("before", "after"):
+            note(f"{name}, {how} …")
+            found = explain(how).agreement(samples)
+            row = {"model": name, "how": how, "edges": len(found.rows), "pearson": found.pearson, "rank": found.rank}
+            weights = torch.tensor([edge.weight for edge in found.rows], dtype=torch.float64)
+            row["rank_of_the_weight"] = transom.lens.Agreement(
+                [replace_estimate(edge, weight) for edge, weight in zip(found.rows, weights.tolist(), strict=True)], 0
+            ).rank
+            rows.append({**row, "top_ten_in_twenty": found.top_found, "worst": found.to_dict()["worst"]})
+    return rows
+
+
+def replace_estimate(edge: Any, estimate: float) -> Any:
+    return type(edge)(**{**vars(edge), "estimate": estimate})
+
+
+def one_attention(shape: tuple[int, int, int, int]) -> AttentionInfluence:
+    torch.manual_seed(0)
+    Q, K, V, gradient = (torch.randn(shape) for _ in range(4))
+    return AttentionInfluence(transom.sight(Q, K, V, causal=True), gradient, "before")
+
+
+def cost() -> dict[str, Any]:
+    """Ratios to the same of weights, and MiB beyond Q, K, V, output and gradient."""
+    note(f"{SHAPE} …")
+    found = one_attention(SHAPE)
+    heads = range(SHAPE[1])
+    contenders: dict[str, Work] = {
+        "top of weights": lambda: found.sight.top(8),
+        "top of influence": lambda: found.top(8),
+        "maps of weights": lambda: [found.sight.map(head) for head in heads],
+        "maps of influence": lambda: [found.map(head) for head in heads],
+    }
+    times = {name: time["best"] for name, time in interleaved(contenders, repeats=5, seconds=40).items()}
+    note("memory …")
+    memory = peak_memory(memory_of_long) / MiB
+    return {
+        "milliseconds": {name: 1e3 * time for name, time in times.items()},
+        "top": times["top of influence"] / times["top of weights"],
+        "maps": times["maps of influence"] / times["maps of weights"],
+        "MiB_of_32768_tokens": memory,
+        **cost_of_gpt2(),
+    }
+
+
+def memory_of_long() -> Work:
+    found = one_attention((1, 1, LONG, 64))
+    return lambda: (found.top(8), found.map(0), found.per_key(), found.spans([(0, 100), (100, LONG)]))
+
+
+def cost_of_gpt2() -> dict[str, Any]:
+    """`influence` of a random GPT-2 of the small size at 2,048 tokens beside a forward and a backward pass of it."""
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(n_positions=2048, attn_implementation="sdpa")
+    model = transformers.GPT2LMHeadModel(config).eval()
+    tokens = torch.randint(50_000, (1, 2048))
+    note("GPT-2 …")
+    contenders: dict[str, Work] = {
+        "forward and backward": lambda: model(tokens).logits[0, -1].max().backward(),
+        "influence": lambda: transom.influence(model, {"input_ids": tokens, "use_cache": False}),
+    }
+    times = {name: time["best"] for name, time in interleaved(contenders, repeats=3, seconds=60).items()}
+    return {"GPT-2_seconds": times, "GPT-2": times["influence"] / times["forward and backward"]}
+
+
+def table(result: dict[str, Any]) -> str:
+    lines = []
+    if "agreement" in result:
+        lines.append(f"{'model':<44}{'how':<8}{'edges':>6}{'Pearson':>9}{'rank':>7}{'of A':>7}{'top 10':>8}")
+    for row in result.get("agreement", []):
+        numbers = "".join(f"{row[name]:>{width}.3f}" for name, width in (("pearson", 9), ("rank", 7)))
+        lines.append(
+            f"{row['model']:<44}{row['how']:<8}{row['edges']:>6}{numbers}{row['rank_of_the_weight']:>7.3f}"
+            f"{row['top_ten_in_twenty']:>8}"
+        )
+    if "cost" in result:
+        cost = result["cost"]
+        lines += [
+            f"influence ÷ weights, {SHAPE} causal: top 8 {cost['top']:.2f}, maps {cost['maps']:.2f}",
+            f"{LONG:,} tokens: {cost['MiB_of_32768_tokens']:.0f} MiB",
+            f"influence of a GPT-2 ÷ its forward and backward, 2,048 tokens: {cost['GPT-2']:.2f}",
+        ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.influence", description="influence beside knock-outs")
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="models to try as well")
+    parser.add_argument("--json", action="store_true", help="JSON instead of a table")
+    parser.add_argument("--samples", type=int, default=500, help="edges of each model")
+    parser.add_argument("--only", choices=["agreement", "cost"], help="one part alone")
+    parser.add_argument("--processor", action="store_true", help="processor time, of one thread: for a busy machine")
+    options = parser.parse_args()
+    if options.processor:
+        by_processor_time()
+        torch.set_num_threads(1)
+    result: dict[str, Any] = {"machine": machine(), **dispatch.engine_info()}
+    if options.only != "cost":
+        result["agreement"] = agreement(options.folders, options.samples)
+    if options.only != "agreement":
+        result["cost"] = cost()
+    answer(options, result, table(result))
+
+
+if __name__ == "__main__":
+    main()
