@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import transom
-from bench.measuring.instruments import MiB, answer, machine, note, peak_memory
-from bench.measuring.timing import Work, by_processor_time, interleaved
+from bench.measuring.instruments import MiB, machine_info, measure_peak_memory, note, print_answer
+from bench.measuring.timing import Work, measure_interleaved, use_processor_time
 from transom.kernels import dispatch
 from transom.lens import AttentionInfluence, Influence
 from transom.models import Decoder, DecoderConfig
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent
 TEXT = "The old man gave the little boy a red apple. The boy thanked the old man and gave the apple to his sister."
 SOURCE = "I would like to know why you did not come yesterday."
 SHAPE, LONG = (1, 12, 8192, 64), 32_768
-UPDATES, LENGTH = 400, 96
+UPDATES, LENGTH = 300, 64
 
 
 def train_writer() -> tuple[nn.Module, Tensor]:
@@ -103,9 +103,9 @@ def cost() -> dict[str, Any]:
         "maps of weights": lambda: [found.sight.map(head) for head in heads],
         "maps of influence": lambda: [found.map(head) for head in heads],
     }
-    times = {name: time["best"] for name, time in interleaved(contenders, repeats=5, seconds=40).items()}
+    times = {name: time["best"] for name, time in measure_interleaved(contenders, repeats=5, seconds=40).items()}
     note("memory …")
-    memory = peak_memory(memory_of_long) / MiB
+    memory = measure_peak_memory(memory_of_long) / MiB
     return {
         "milliseconds": {name: 1e3 * time for name, time in times.items()},
         "top": times["top of influence"] / times["top of weights"],
@@ -125,7 +125,7 @@ def cost_of_gpt2() -> dict[str, Any]:
     import transformers
 
     torch.manual_seed(0)
-    config = transformers.GPT2Config(n_positions=2048, attn_implementation="sdpa")
+    config = transformers.GPT2Config(n_positions=2048)
     model = transformers.GPT2LMHeadModel(config).eval()
     tokens = torch.randint(50_000, (1, 2048))
     note("GPT-2 …")
@@ -133,7 +133,7 @@ def cost_of_gpt2() -> dict[str, Any]:
         "forward and backward": lambda: model(tokens).logits[0, -1].max().backward(),
         "influence": lambda: transom.influence(model, {"input_ids": tokens, "use_cache": False}),
     }
-    times = {name: time["best"] for name, time in interleaved(contenders, repeats=3, seconds=60).items()}
+    times = {name: time["best"] for name, time in measure_interleaved(contenders, repeats=3, seconds=60).items()}
     return {"GPT-2_seconds": times, "GPT-2": times["influence"] / times["forward and backward"]}
 
 
@@ -166,14 +166,14 @@ def main() -> None:
     parser.add_argument("--processor", action="store_true", help="processor time, of one thread: for a busy machine")
     options = parser.parse_args()
     if options.processor:
-        by_processor_time()
+        use_processor_time()
         torch.set_num_threads(1)
-    result: dict[str, Any] = {"machine": machine(), **dispatch.engine_info()}
+    result: dict[str, Any] = {"machine": machine_info(), **dispatch.engine_info()}
     if options.only != "cost":
         result["agreement"] = agreement(options.folders, options.samples)
     if options.only != "agreement":
         result["cost"] = cost()
-    answer(options, result, table(result))
+    print_answer(options, result, table(result))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ def home(tmp_path_factory):
     (folder / "lesson.toml").write_text(LESSON.format(evil=json.dumps(EVIL)))
     (folder / "broken.toml").write_text(f"title = [{json.dumps(EVIL)}\n")
     (folder / "unknown.toml").write_text(f"{json.dumps(EVIL)} = 1\n")
+    (folder / "short.txt").write_text(f"the cat\n\n{EVIL}")
     save_trace(folder / "run.safetensors")
     save_models(folder)
     sums = HeadSums(["entropy"], {EVIL: LayerSums(2, False)})
@@ -90,6 +91,10 @@ RUNS = {
     "check --new": (2, ["check", "--new", "lesson.toml"]),
     "learn": (0, ["learn", "lesson.toml", "--all"]),
     "learn --json": (0, ["learn", "lesson.toml", "--json"]),
+    "effect": (0, ["effect", "the cat", "--model", "both"]),
+    "effect --json": (0, ["effect", "the cat", "--model", "decoder", "--head", "0,1", "--json"]),
+    "effect of no edge": (2, ["effect", "the cat", "--model", "decoder", "--edge", EVIL]),
+    "sources": (0, ["sources", "--model", "decoder", "--context", "short.txt", "--question", EVIL, "--tokens", "2"]),
     "see --trace": (0, ["see", "--trace", "run.safetensors", "--all"]),
     "see --steps": (0, ["see", "--trace", "run.safetensors", "--steps"]),
     "see --json": (0, ["see", "--trace", "run.safetensors", "--json"]),

@@ -11,8 +11,8 @@ from transom.kernels.native_library import FOLDER, LANES
 DRIVERS = Path(__file__).parent / "native"
 # GCC takes the undefined operand inside its own AVX-512 intrinsics for one of ours: -Wno-uninitialized.
 FLAGS = (
-    "-std=c++17 -O1 -g -Wall -Wextra -Werror -Wno-maybe-uninitialized -Wno-uninitialized -fno-math-errno -fno-trapping-math"
-    " -ffp-contract=fast -DTRANSOM_STD_THREADS -pthread -fno-sanitize-recover=all"
+    "-std=c++17 -O1 -g -Wall -Wextra -Werror -Wno-maybe-uninitialized -Wno-uninitialized -fno-math-errno"
+    " -fno-trapping-math -ffp-contract=fast -DTRANSOM_STD_THREADS -pthread -fno-sanitize-recover=all"
 )
 SETS = {"avx512": "-mavx512f -mavx512vl -mavx512dq -mavx512bw -mavx2 -mfma", "avx2": "-mavx2 -mfma", "generic": ""}
 

@@ -1,0 +1,100 @@
+"""`transom sources`: let a model answer a question from texts, and rank the passages that made the answer."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from transom.cli.cli_io import AsJson, NamedModel, print_json, print_result, print_text, progress_bar
+from transom.cli.see_analysis import as_progress
+from transom.files.untrusted_files import decode_utf8, read_bytes
+from transom.names import Misfit
+
+if TYPE_CHECKING:
+    from transom.lens import Influence
+    from transom.runner.text_model import TextModel
+
+PROMPT = "\n\nQuestion: {question}\nAnswer:"
+CUTS = {"paragraphs": re.compile(r"\n\s*\n"), "sentences": re.compile(r"(?<=[.!?])\s+")}
+MOST_SHOWN = 60  # characters of a passage in its name
+
+ContextOption = Annotated[
+    list[Path], typer.Option("--context", metavar="FILE", help="A text to answer from; can be repeated.")
+]
+ByOption = Annotated[
+    Literal["files", "paragraphs", "sentences"] | None,
+    typer.Option(help="What a passage is; by default a file, or a paragraph of a single one."),
+]
+
+
+def run(
+    model: NamedModel = ...,  # pyright: ignore[reportArgumentType]
+    context: ContextOption = ...,  # pyright: ignore[reportArgumentType]
+    question: Annotated[str, typer.Option(help="What the model is asked.")] = ...,  # pyright: ignore[reportArgumentType]
+    by: ByOption = None,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of the answer, at most.")] = 16,
+    refine: Annotated[int, typer.Option(min=0, help="Passages that are knocked out truly.")] = 8,
+    samples: Annotated[int, typer.Option(min=0, help="Edges on which estimates are compared with knock-outs.")] = 16,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a question from texts, and rank their passages by what they changed in the answer.
+
+    Example: transom sources --model out/writer/model --context a.txt --context b.txt --question "Who came?"
+    """
+    from transom.runner import load_text_model
+
+    loaded = load_text_model(model)
+    if loaded.kind != "decoder":
+        raise Misfit(f"sources takes a decoder, which writes an answer, but {loaded.name} is an {loaded.kind}")
+    passages = cut_passages({str(path): decode_utf8(path, read_bytes(path)) for path in context}, by)
+    answer, found, spans = explain_answer(loaded, passages, question, tokens)
+    with progress_bar(min(refine, len(spans)), "passages") as advance:
+        table = found.sources(spans, refine=refine, progress=as_progress(advance))
+    agreement = found.agreement(samples)
+    if as_json:
+        numbers = {"value": found.value, "agreement": agreement.to_dict()}
+        print_json({"model": loaded.name, "question": question, "answer": answer, **table.to_dict(), **numbers})
+        return
+    print_result(answer)
+    print_text(f"\n{table}\n{agreement.summary()}")
+
+
+def cut_passages(texts: dict[str, str], by: str | None) -> dict[str, str]:
+    """The passages by name, in order."""
+    by = by or ("files" if len(texts) > 1 else "paragraphs")
+    if by == "files":
+        return texts
+    parts = [part.strip() for text in texts.values() for part in CUTS[by].split(text) if part.strip()]
+    if not parts:
+        raise Misfit("the context is empty, but there must be something to answer from; give a file with text")
+    shown = (" ".join(part.split()) for part in parts)
+    names = [f"{number}: {text[:MOST_SHOWN]}{'…' * (len(text) > MOST_SHOWN)}" for number, text in enumerate(shown)]
+    return dict(zip(names, parts, strict=True))
+
+
+def explain_answer(
+    model: "TextModel", passages: dict[str, str], question: str, tokens: int
+) -> tuple[str, "Influence", dict[str, tuple[int, int]]]:
+    """The answer that greedy search writes, the influence on its log-probability, and the tokens of each passage."""
+    from transom.lens import influence
+    from transom.runner.watched_run import encode_and_continue
+
+    text, ends = "", []
+    for passage in passages.values():
+        text += ("\n\n" if text else "") + passage
+        ends.append(len(model.encode_fitting(text)))
+    prompt = text + PROMPT.format(question=question)
+    first = len(model.encode_fitting(prompt)) - 1  # the row that predicts the first token of the answer
+    run = encode_and_continue(model, prompt, max_new_tokens=tokens)
+    if not run.new_ids:
+        raise Misfit("the model wrote no answer, so nothing made it; ask another question, or give a shorter context")
+
+    def log_probability(result: Any) -> Any:
+        logits = result if hasattr(result, "dim") else result.logits
+        logs = logits[:, first : first + len(run.new_ids)].float().log_softmax(dim=-1)
+        return logs[:, range(len(run.new_ids)), run.new_ids].sum(dim=-1)
+
+    found = influence(model.model, run.encoded.inputs, log_probability, tokens=run.encoded.tokens)
+    spans = {name: (start, end) for name, start, end in zip(passages, [0, *ends], ends, strict=False)}
+    return run.output.strip(), found, spans

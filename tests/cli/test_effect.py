@@ -1,0 +1,94 @@
+"""`transom effect` and `transom sources`: what they print is what the library gives."""
+
+import json
+
+import pytest
+import torch
+
+import transom
+from transom.cli import main
+from transom.runner import load_text_model
+
+
+def answer(capsys, *args):
+    assert main([*map(str, args)]) == 0
+    return capsys.readouterr().out
+
+
+def test_edges_and_heads_are_those_of_the_library(model_folder, capsys):
+    folder = model_folder("transom", "decoder")
+    loaded = load_text_model(str(folder))
+    encoded = loaded.encode_text("the cat sat")
+    name = transom.influence(loaded.model, encoded.inputs).names[-1]
+    told = json.loads(answer(capsys, "effect", "the cat sat", "--model", folder, "--edge", f"{name},1,-1,0", "--json"))
+    (row,) = transom.effect(loaded.model, encoded.inputs, [(name, 1, -1, 0)])
+    assert told["rows"][0]["change"] == pytest.approx(row.change, abs=1e-6)
+    assert told["rows"][0]["at"] == encoded.tokens[0]
+    told = json.loads(answer(capsys, "effect", "the cat sat", "--model", folder, "--head", f"{name},0", "--json"))
+    found = transom.influence(loaded.model, encoded.inputs)
+    (expected,) = [row for row in found.heads(refine=99) if (row.layer, row.head) == (name, 0)]
+    assert told["rows"][0] == {**vars(expected), "change": pytest.approx(expected.change, abs=1e-6)}
+    text = answer(capsys, "effect", "the cat sat", "--model", folder, "--strongest", 3, "--how", "after")
+    assert len(text.splitlines()) == 5
+    assert text.splitlines()[-1].endswith("knocked out after the softmax")
+
+
+def test_the_embedded_translator_is_the_default(capsys):
+    told = json.loads(answer(capsys, "effect", "The cat sat.", "--strongest", 1, "--json"))
+    assert told["rows"][0]["change"] * told["rows"][0]["estimate"] > 0
+
+
+def test_sources_are_passages_of_the_prompt(model_folder, capsys, tmp_path):
+    folder = model_folder("transom", "decoder")
+    (tmp_path / "a.txt").write_text("the cat sat")
+    (tmp_path / "b.txt").write_text("on the mat")
+    files = ["--context", tmp_path / "a.txt", "--context", tmp_path / "b.txt"]
+    asked = ["sources", "--model", folder, *files, "--question", "who sat", "--tokens", 2, "--samples", 4]
+    told = json.loads(answer(capsys, *asked, "--json"))
+    rows = {row["name"]: row for row in told["rows"]}
+    assert set(rows) == {str(tmp_path / "a.txt"), str(tmp_path / "b.txt")}
+    loaded = load_text_model(str(folder))
+    first, both = (len(loaded.encode_fitting(text)) for text in ("the cat sat", "the cat sat\n\non the mat"))
+    assert [(row["first"], row["last"]) for row in rows.values() if row["first"]] == [(first, both - 1)]
+    prompt = loaded.encode_fitting("the cat sat\n\non the mat\n\nQuestion: who sat\nAnswer:")
+    new = loaded.continue_tokens(prompt, 2)
+    ids = torch.tensor([[*prompt, *new]])
+
+    def log_probability():
+        with torch.no_grad():
+            logs = loaded.model(ids[:, :-1])[0].log_softmax(dim=-1)
+        return float(logs[len(prompt) - 1 :][range(len(new)), new].sum())
+
+    assert told["value"] == pytest.approx(log_probability(), abs=1e-4)
+    baseline, outside = log_probability(), [*range(first, ids.shape[1] - 1)]
+    with transom.knock_out(loaded.model, query=outside, key=[*range(first)]):
+        change = log_probability() - baseline
+    assert rows[str(tmp_path / "a.txt")]["change"] == pytest.approx(change, abs=1e-4)
+    assert len(told["agreement"]["rows"]) == 4
+    text = answer(capsys, *asked)
+    assert "estimates beside 4 true knock-outs" in text.splitlines()[-1]
+
+
+WRONG = {
+    "--edge takes LAYER,HEAD,FROM,AT, but got '1,2'; as in 0,2,5,3": ["--edge", "1,2"],
+    "--head takes LAYER,HEAD, but got 'x'; as in 0,2": ["--head", "x"],
+    "--edge names edges and --head a whole head, but both were given; leave one of the two out": [
+        *["--edge", "0,0,0,0"],
+        *["--head", "0,0"],
+    ],
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_what_cannot_be_knocked_out_is_an_error(message, model_folder, capsys):
+    folder = model_folder("transom", "decoder")
+    assert main(["effect", "the cat", "--model", str(folder), *WRONG[message]]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_sources_need_a_decoder(model_folder, capsys, tmp_path):
+    (tmp_path / "a.txt").write_text("the cat")
+    folder = model_folder("transom", "encoder")
+    args = ["sources", "--model", str(folder), "--context", str(tmp_path / "a.txt"), "--question", "who"]
+    assert main(args) == 2
+    assert "sources takes a decoder, which writes an answer, but" in capsys.readouterr().err
