@@ -259,6 +259,7 @@ def test_parameters_stay_as_they_were_and_frozen_ones_change_nothing():
 
 
 def test_bfloat16_is_near_float32_and_its_gradients_are_float32():
+    torch.manual_seed(83)
     narrow = Decoder(DECODER.config).to(torch.bfloat16).eval()
     wide = Decoder(DECODER.config).eval()
     wide.load_state_dict({name: x.float() for name, x in narrow.state_dict().items()})
