@@ -32,6 +32,7 @@ TWINS = {
     "no_repeat_ngram 2": ("NoRepeatNGramLogitsProcessor", (2,)),
     "no_repeat_ngram 3": ("NoRepeatNGramLogitsProcessor", (3,)),
     "no_repeat_ngram 17": ("NoRepeatNGramLogitsProcessor", (17,)),
+    "bad_words": ("NoBadWordsLogitsProcessor", ([[3], [5, 7], [1, 2, 3]],)),
     "temperature": ("TemperatureLogitsWarper", (0.7,)),
     "top_k": ("TopKLogitsWarper", (7,)),
     "top_k beyond": ("TopKLogitsWarper", (101,)),
@@ -49,9 +50,21 @@ def test_equal_to_hugging_face(name):
     twin, settings = TWINS[name]
     rule = getattr(sampling, name.split()[0])
     logits, tokens = random_logits(), random_tokens()
-    given = (tokens, *settings) if name.startswith(("repetition", "no_repeat")) else settings
+    given = (tokens, *settings) if name.startswith(("repetition", "no_repeat", "bad_words")) else settings
     theirs = getattr(process, twin)(*settings)(tokens, logits.clone())
     assert torch.equal(rule(logits.clone(), *given), theirs)
+
+
+def test_forced_and_suppressed_tokens_are_hugging_faces():
+    process = pytest.importorskip("transformers.generation.logits_process", reason="needs the extra hf")
+    logits, tokens, some = random_logits(), random_tokens(), torch.tensor([3, 5])
+    suppressed = process.SuppressTokensLogitsProcessor([3, 5])(tokens, logits.clone())
+    assert torch.equal(sampling.suppress_tokens(logits, some), suppressed)
+    forced = process.ForcedEOSTokenLogitsProcessor(tokens.shape[1] + 1, [3, 5])(tokens, logits.clone())
+    assert torch.equal(sampling.force_tokens(logits, some), forced)
+    rows = torch.arange(len(logits)) % 2 == 0
+    assert torch.equal(sampling.force_tokens(logits, some, rows)[rows], forced[rows])
+    assert torch.equal(sampling.suppress_tokens(logits, some, rows)[~rows], logits[~rows])
 
 
 def test_equal_logits_are_treated_as_hugging_face_treats_them():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from models.small import padded, rows
+from models.small import assert_misfit, padded, rows
 from models.test_models import every_choice, unchecked
 from models.writers import ENDS, WAYS, decoder, encoder_decoder
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -300,3 +300,39 @@ def test_other_dtypes_and_autocast(build, settings):
     assert torch.equal(model.double().generate(tokens, real, **options), sequences)
     for dtype in (torch.bfloat16, torch.float16):
         assert model.to(dtype).generate(tokens, real, **options).shape == sequences.shape
+
+
+def test_min_length_counts_the_prompt_of_each_list():
+    model = decoder()
+    prompts, ends = [[4, 6, 8], [4]], list(range(0, 23, 2))
+    free = model.generate(prompts, max_new_tokens=7, eos_token_id=ends)
+    held = model.generate(prompts, min_length=5, max_new_tokens=7, eos_token_id=ends)
+    assert not torch.equal(free, held)
+    for prompt, row in zip(prompts, held.tolist(), strict=True):
+        assert not set(row[len(prompt) : 4]) & set(ends)
+
+
+def test_a_rule_of_the_caller_comes_last():
+    model, seen = decoder(), []
+
+    def only_eleven(tokens, logits):
+        seen.append(tokens.shape)
+        return torch.full_like(logits, -torch.inf).index_fill_(1, torch.tensor([11]), 0.0)
+
+    prompt = torch.tensor([[5, 7]])
+    assert model.generate(prompt, logits_processor=only_eleven, max_new_tokens=3).tolist() == [[5, 7, 11, 11, 11]]
+    assert seen == [(1, 2), (1, 3), (1, 4)]
+    beams = model.generate(prompt, logits_processor=[only_eleven], num_beams=2, max_new_tokens=3)
+    assert beams.tolist() == [[5, 7, 11, 11, 11]]
+    assert_misfit(
+        "a logits_processor must return logits of (1, 23), but it returned NoneType; return scores",
+        model.generate,
+        prompt,
+        logits_processor=lambda tokens, logits: None,
+    )
+
+
+def test_a_forced_end_comes_at_each_rows_limit():
+    rows = decoder().generate([[5, 7, 11], [5]], max_length=6, eos_token_id=22, forced_eos_token_id=22)
+    for row in rows.tolist():
+        assert 22 in row[:6]

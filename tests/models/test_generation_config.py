@@ -26,6 +26,7 @@ ROWS = {
         {"return_scores": True},
     ),
     "max_length": ({"max_length": 9, "max_new_tokens": 3}, "max_new_tokens=None", {"max_new_tokens": None}),
+    "min_length": ({"min_length": 5, "eos_token_id": None}, "an eos_token_id", {"eos_token_id": 2}),
     "min_new_tokens": ({"min_new_tokens": 2, "eos_token_id": None}, "an eos_token_id", {"eos_token_id": 2}),
     "decoder_start_token_id": ({"decoder_start_token_id": 1}, "an encoder–decoder", None),
     "eos_token_id": ({"eos_token_id": 50256}, "a token of the vocabulary", {"eos_token_id": (50256, 7)}),
@@ -59,6 +60,8 @@ def test_every_setting_is_in_the_table_or_works_by_itself():
         "do_sample", "num_beams", "max_new_tokens", "repetition_penalty", "no_repeat_ngram_size",
         "num_return_sequences",  # without beams or sampling it is an error
         "stop_strings",  # without a tokenizer it is an error
+        "bad_words_ids", "suppress_tokens", "begin_suppress_tokens",
+        "forced_bos_token_id", "forced_eos_token_id",
         "pad_token_id",  # whether a row ends early is not known before
     }  # fmt: skip
     assert set(GenerationConfig.__struct_fields__) == by_itself | (set(NEEDS) - {"seed"})

@@ -44,6 +44,36 @@ def no_repeat_ngram(logits: Logits, tokens: Tokens, size: int, real: Real | None
     return logits.masked_fill(counts > 0, -torch.inf)
 
 
+def bad_words(logits: Logits, tokens: Tokens, words: list[list[int]], real: Real | None = None) -> Logits:
+    """Rule out each token that would complete one of the words, which are lists of tokens."""
+    ruled_out = torch.zeros_like(logits, dtype=torch.bool)
+    for *prefix, last in words:
+        if len(prefix) > tokens.shape[1]:
+            continue
+        recent = slice(tokens.shape[1] - len(prefix), None)
+        matches = (tokens[:, recent] == torch.tensor(prefix, dtype=tokens.dtype, device=tokens.device)).all(dim=1)
+        if real is not None:
+            matches &= real[:, recent].all(dim=1)
+        ruled_out[:, last] |= matches
+    return logits.masked_fill(ruled_out, -torch.inf)
+
+
+def suppress_tokens(
+    logits: Logits, suppressed: Int[Tensor, " any"], rows: Bool[Tensor, " batch"] | None = None
+) -> Logits:
+    """Rule out these tokens, in some rows or in all."""
+    ruled_out = torch.zeros_like(logits, dtype=torch.bool)
+    ruled_out[:, suppressed[suppressed < logits.shape[1]]] = True
+    return logits.masked_fill(ruled_out if rows is None else ruled_out & rows[:, None], -torch.inf)
+
+
+def force_tokens(logits: Logits, forced: Int[Tensor, " any"], rows: Bool[Tensor, " batch"] | None = None) -> Logits:
+    """Rule out all but these tokens, which get 0, in some rows or in all."""
+    alone = torch.full_like(logits, -torch.inf)
+    alone[:, forced] = 0.0
+    return alone if rows is None else torch.where(rows[:, None], alone, logits)
+
+
 def temperature(logits: Logits, value: float) -> Logits:
     """logits / temperature: below 1 likely tokens become likelier, above 1 all become more alike."""
     return logits / value

@@ -2,22 +2,15 @@
 
 import pytest
 import torch
-from models.hugging_face.families import DECODERS, build
+from models.hugging_face.families import DECODERS, assert_close, assert_same_tensors, build
 from models.small import padded, rows
 
 from transom import models
-
-CLOSE = 2e-4  # of the scale of the logits
 
 
 @pytest.fixture(autouse=True)
 def seed():
     torch.manual_seed(67)
-
-
-def assert_close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
-    assert ours.shape == theirs.shape
-    assert (ours - theirs).abs().max() <= CLOSE * theirs.abs().max()
 
 
 each = pytest.mark.parametrize("name", DECODERS)
@@ -54,10 +47,7 @@ def test_nothing_is_lost_by_saving_and_back_again_it_is_equal(name, tmp_path):
     ours = models.from_hugging_face(tmp_path / "theirs")
     ours.save_pretrained(tmp_path / "ours")
     again = models.to_hugging_face(models.from_pretrained(tmp_path / "ours"))
-    before = theirs.state_dict()
-    assert again.state_dict().keys() == before.keys()
-    for key, tensor in again.state_dict().items():
-        assert torch.equal(tensor, before[key]), key
+    assert_same_tensors(again, theirs)
     tokens = torch.stack(rows(23, 23, 23, vocabulary=41))
     assert torch.equal(again(tokens).logits, theirs(tokens).logits)
     assert again.generation_config.eos_token_id == theirs.generation_config.eos_token_id

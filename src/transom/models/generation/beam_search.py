@@ -86,7 +86,9 @@ class BeamSearch:
         (prompts, beams), vocabulary = self.scores.shape, logits.shape[1]
         if self.request.rules.any:
             log_probabilities = compute_logits(logits).float().log_softmax(dim=1)
-            log_probabilities = self.request.rules.apply(log_probabilities, self.tokens, self.padding_mask)
+            log_probabilities = self.request.rules.apply(
+                log_probabilities, self.tokens, self.padding_mask, self.row_prompts
+            )
             scores, indices = pad_topk(log_probabilities, self.scores, self.candidates)
         else:
             scores, indices = best_continuations(logits, self.scores, self.candidates)
@@ -129,6 +131,10 @@ class BeamSearch:
             if score > -torch.inf and not enough and finished.would_enter(score):
                 remaining.append(index)
         return remaining
+
+    def row_prompts(self) -> Int[Tensor, " batch"]:
+        """The prompt that each row continues."""
+        return torch.tensor(self.prompts, device=self.tokens.device).repeat_interleave(self.scores.shape[1])
 
     def padding_mask(self) -> Bool[Tensor, "batch token"] | None:
         """True for all tokens except padding; None if there is no padding."""

@@ -24,12 +24,17 @@ class GenerationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     early_stopping               of a beam search: True ends with `num_beams` finished sequences, False when the best
                                  unfinished one is worse than they are at its present length, "never" when none can
                                  become better
+    bad_words_ids                lists of tokens that no sequence may hold
+    suppress_tokens, begin_suppress_tokens   tokens that are never chosen, or not as the first one
+    forced_bos_token_id          the first token after a prompt of one token, such as an encoder–decoder's start
+    forced_eos_token_id          the last token of a sequence that reaches its limit
     length_penalty               a sequence's score is the sum of its log-probabilities over its length to this power
     """
 
     max_new_tokens: int | None = None
     max_length: int | None = None
     min_new_tokens: int = 0
+    min_length: int = 0
     do_sample: bool = False
     temperature: float = 1.0
     top_k: int | None = None
@@ -41,6 +46,11 @@ class GenerationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     early_stopping: bool | str = False
     repetition_penalty: float = 1.0
     no_repeat_ngram_size: int = 0
+    bad_words_ids: tuple[tuple[int, ...], ...] = ()
+    suppress_tokens: tuple[int, ...] = ()
+    begin_suppress_tokens: tuple[int, ...] = ()
+    forced_bos_token_id: int | None = None
+    forced_eos_token_id: int | tuple[int, ...] | None = None
     eos_token_id: int | tuple[int, ...] | None = 2
     pad_token_id: int = 0
     decoder_start_token_id: int = 1
@@ -52,10 +62,11 @@ class GenerationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
                 check_integer(name, getattr(self, name), 0 if name == "top_k" else 1)
         for name in ("num_beams", "num_return_sequences"):
             check_integer(name, getattr(self, name), 1)
-        for name in ("min_new_tokens", "no_repeat_ngram_size", "pad_token_id", "decoder_start_token_id"):
+        for name in ("min_new_tokens", "min_length", "no_repeat_ngram_size", "pad_token_id", "decoder_start_token_id"):
             check_integer(name, getattr(self, name), 0)
         for token in self.ends:
             check_integer("eos_token_id", token, 0)
+        self.check_tokens()
         for name in ("temperature", "repetition_penalty"):
             check_number(name, getattr(self, name), above=0.0)
         check_number("length_penalty", self.length_penalty)
@@ -66,6 +77,22 @@ class GenerationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
                 raise Misfit(f"stop_strings must hold text, but got {text!r}; leave it out for none")
         check_flag("do_sample", self.do_sample)
         self.check_search()
+
+    def check_tokens(self) -> None:
+        """Raise an error for tokens that are no whole numbers, and for empty words."""
+        forced = self.forced_eos_token_id
+        tokens = {
+            "suppress_tokens": self.suppress_tokens,
+            "begin_suppress_tokens": self.begin_suppress_tokens,
+            "forced_bos_token_id": () if self.forced_bos_token_id is None else (self.forced_bos_token_id,),
+            "forced_eos_token_id": forced if isinstance(forced, tuple) else () if forced is None else (forced,),
+            "bad_words_ids": [token for word in self.bad_words_ids for token in word],
+        }
+        for name, values in tokens.items():
+            for token in values:
+                check_integer(name, token, 0)
+        if not all(self.bad_words_ids):
+            raise Misfit("bad_words_ids must hold lists of tokens, but one is empty; leave it out")
 
     def check_search(self) -> None:
         """Raise an error for settings that no search has, or that none combines."""
@@ -103,8 +130,13 @@ class GenerationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         """These settings with some changed; the error for an unknown name suggests the nearest one."""
         if not changes:
             return self
-        changes = {name: tuple(value) if isinstance(value, list) else value for name, value in changes.items()}
+        changes = {name: to_tuples(value) for name, value in changes.items()}
         return parse_settings(GenerationConfig, msgspec.structs.asdict(self) | changes, "generate")
+
+
+def to_tuples(value: Any) -> Any:
+    """Lists as tuples, at any depth."""
+    return tuple(map(to_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def check_integer(name: str, value: object, least: int) -> None:
@@ -157,6 +189,7 @@ NEEDS: dict[str, ArgumentNeed] = {
         "num_beams above 1 or return_scores=True", lambda call: call.settings.num_beams > 1 or call.scored, (1.0,)
     ),
     "max_length": ArgumentNeed("max_new_tokens=None", lambda call: call.settings.max_new_tokens is None, (None,)),
+    "min_length": ArgumentNeed("an eos_token_id", lambda call: bool(call.settings.ends), (0,)),
     "min_new_tokens": ArgumentNeed("an eos_token_id", lambda call: bool(call.settings.ends), (0,)),
     "decoder_start_token_id": ArgumentNeed("an encoder–decoder", lambda call: call.kind == "encoder_decoder", ()),
     "eos_token_id": ArgumentNeed(

@@ -1,6 +1,6 @@
 """`generate`: tokens after prompts, by greedy search, sampling or beam search, in evaluation mode."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transom.models.generation.beam_search import beam_search
 from transom.models.generation.config import ArgumentContext, GenerationConfig, warn_without_effect
 from transom.models.generation.decoding_steps import DecodingSteps, StepLogits, has_hooks
+from transom.models.generation.logits_processors import CustomProcessor
 from transom.models.generation.prompts import (
     MaskRows,
     Prompts,
@@ -82,6 +83,7 @@ class GenerativeModel(Model):
         attention_mask: MaskRows | None = None,
         seed: int | list[int] | None = None,
         streamer: Streamer | None = None,
+        logits_processor: CustomProcessor | Sequence[CustomProcessor] = (),
         tokenizer: TokenDecoder | None = None,
         return_scores: bool = False,
         **settings: Any,
@@ -97,6 +99,8 @@ class GenerativeModel(Model):
         seed            of sampling: row i uses seed + i, or the i-th of a list; random by default
         streamer        called with (row, token) as each token is chosen; or, for one sequence, a streamer of Hugging
                         Face's, with `put` and `end`
+        logits_processor   functions of the tokens so far and the logits, which return changed logits; as
+                        Hugging Face's, they come after the other rules and before those of sampling
         tokenizer       for `stop_strings`
         return_scores   return `GenerateOutput`: sequences, and the score of each (see `length_penalty`)
         settings        as in `GenerationConfig`, in place of those in `model.generation`
@@ -112,6 +116,7 @@ class GenerativeModel(Model):
             source=source,
             seed=seed,
             streamer=streamer,
+            logits_processor=(logits_processor,) if callable(logits_processor) else tuple(logits_processor),
             tokenizer=tokenizer,
             scored=return_scores,
         )

@@ -1,42 +1,119 @@
 """The rules that change logits before a token is chosen, in Hugging Face's order."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transom.equations import sampling
 from transom.models.generation.config import GenerationConfig
 from transom.models.position_ids import Tokens
+from transom.names import Misfit
 
 Logits = Float[Tensor, "batch vocabulary"]
 PaddingMask = Callable[[], Bool[Tensor, "batch token"] | None]
+RowPrompts = Callable[[], Int[Tensor, " batch"]]
+PromptNumbers = Int[Tensor, " any"]  # one for each prompt
+CustomProcessor = Callable[[Tensor, Tensor], Tensor]
 
 
 class LogitsProcessors:
-    """The rules that the settings ask for at every step."""
+    """The rules that the settings ask for at every step.
 
-    def __init__(self, settings: GenerationConfig, prompt_length: int, device: torch.device) -> None:
-        self.settings, self.prompt_length = settings, prompt_length
-        self.ends = torch.tensor(settings.ends, dtype=torch.int64, device=device)
+    counts, limits   of each prompt: its tokens, and the most new ones
+    custom           rules of the caller: functions of the tokens so far and the logits
+    """
+
+    def __init__(
+        self,
+        settings: GenerationConfig,
+        prompt_length: int,
+        counts: PromptNumbers,
+        limits: PromptNumbers,
+        custom: Sequence[CustomProcessor] = (),
+    ) -> None:
+        self.settings, self.prompt_length, self.custom = settings, prompt_length, custom
+        self.limits = limits
+        self.least = (settings.min_length - counts).clamp(min=settings.min_new_tokens)  # new tokens of each prompt
+        self.largest_least = int(self.least.max()) if len(self.least) else 0
+        self.ends, self.suppressed, self.suppressed_first, self.forced_ends = (
+            torch.tensor(tokens, dtype=torch.int64, device=counts.device)
+            for tokens in (
+                settings.ends,
+                settings.suppress_tokens,
+                settings.begin_suppress_tokens,
+                as_tuple(settings.forced_eos_token_id),
+            )
+        )
+        self.words = [
+            list(word) for word in settings.bad_words_ids if tuple(word) not in {(end,) for end in settings.ends}
+        ]
         self.samplers = list(sampling_processors(settings)) if settings.do_sample else []
-        self.reads_tokens = settings.repetition_penalty != 1.0 or settings.no_repeat_ngram_size > 0
-        self.any = bool(self.samplers) or self.reads_tokens or settings.min_new_tokens > 0
+        self.reads_tokens = settings.repetition_penalty != 1.0 or settings.no_repeat_ngram_size > 0 or bool(self.words)
+        self.forces = settings.forced_bos_token_id is not None or len(self.forced_ends) > 0
+        suppresses = len(self.suppressed) > 0 or len(self.suppressed_first) > 0
+        self.any = bool(
+            self.samplers or self.custom or self.reads_tokens or self.largest_least > 0 or self.forces or suppresses
+        )
 
-    def apply(self, logits: Logits, tokens: Tokens, padding_mask: PaddingMask) -> Logits:
-        """The logits after all rules, which may overwrite them; `padding_mask` is False for padding in `tokens`."""
+    def apply(self, logits: Logits, tokens: Tokens, padding_mask: PaddingMask, prompts: RowPrompts) -> Logits:
+        """The logits after all rules, which may overwrite them.
+
+        padding_mask   False for padding in `tokens`
+        prompts        the prompt that each row continues
+        """
+        logits = self.apply_to_past(logits, tokens, padding_mask)
+        new_tokens = tokens.shape[1] - self.prompt_length
+        if new_tokens < self.largest_least and len(self.ends):
+            logits = sampling.suppress_tokens(logits, self.ends, self.least[prompts()] > new_tokens)
+        if self.forces:
+            logits = self.force(logits, tokens.shape[1], self.limits[prompts()] == new_tokens + 1)
+        if len(self.suppressed):
+            logits = sampling.suppress_tokens(logits, self.suppressed)
+        if len(self.suppressed_first) and new_tokens == self.begin_index:
+            logits = sampling.suppress_tokens(logits, self.suppressed_first)
+        for rule in self.custom:
+            logits = check_processed(rule(tokens, logits), logits)
+        for sampler in self.samplers:
+            logits = sampler(logits)
+        return logits
+
+    def apply_to_past(self, logits: Logits, tokens: Tokens, padding_mask: PaddingMask) -> Logits:
+        """The rules that read the tokens so far."""
         settings, real = self.settings, padding_mask() if self.reads_tokens else None
         if settings.repetition_penalty != 1.0:
             logits = sampling.repetition_penalty(logits, tokens, float(settings.repetition_penalty), real)
         if settings.no_repeat_ngram_size:
             logits = sampling.no_repeat_ngram(logits, tokens, settings.no_repeat_ngram_size, real)
-        if tokens.shape[1] - self.prompt_length < settings.min_new_tokens and len(self.ends):
-            logits.index_fill_(1, self.ends[self.ends < logits.shape[1]], -torch.inf)
-        for sampler in self.samplers:
-            logits = sampler(logits)
-        return logits
+        return sampling.bad_words(logits, tokens, self.words, real) if self.words else logits
+
+    def force(self, logits: Logits, length: int, is_last: Bool[Tensor, " batch"]) -> Logits:
+        """The forced first token of a sequence of one token, and the forced end at the limit."""
+        first = self.settings.forced_bos_token_id
+        if first is not None and length == 1:
+            logits = sampling.force_tokens(logits, torch.tensor([first], device=logits.device))
+        return sampling.force_tokens(logits, self.forced_ends, is_last) if len(self.forced_ends) else logits
+
+    @property
+    def begin_index(self) -> int:
+        """After how many new tokens the first free one comes: a forced one stands before it."""
+        return 1 if self.prompt_length == 1 and self.settings.forced_bos_token_id is not None else 0
+
+
+def as_tuple(tokens: int | tuple[int, ...] | list[int] | None) -> tuple[int, ...]:
+    return () if tokens is None else tuple(tokens) if isinstance(tokens, tuple | list) else (tokens,)
+
+
+def check_processed(processed: object, logits: Logits) -> Logits:
+    """What a rule of the caller returns: logits of the same shape."""
+    if isinstance(processed, Tensor) and processed.shape == logits.shape:
+        return processed
+    found = tuple(processed.shape) if isinstance(processed, Tensor) else type(processed).__name__
+    raise Misfit(
+        f"a logits_processor must return logits of {tuple(logits.shape)}, but it returned {found}; return scores"
+    )
 
 
 def sampling_processors(settings: GenerationConfig) -> Iterator[Callable[[Tensor], Tensor]]:

@@ -1,6 +1,6 @@
 """One call of `generate`: its arguments, checked and put in order, and its result."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transom.models.generation.config import GenerationConfig
-from transom.models.generation.logits_processors import LogitsProcessors
+from transom.models.generation.logits_processors import CustomProcessor, LogitsProcessors
 from transom.models.generation.prompts import Prompts, left_pad
 from transom.models.generation.stopping_criteria import StoppingCriteria, TokenDecoder
 from transom.names import Misfit
@@ -44,6 +44,7 @@ class GenerationRequest:
     seed: int | list[int] | None = None
     streamer: Streamer | None = None
     tokenizer: TokenDecoder | None = None
+    logits_processor: Sequence[CustomProcessor] = ()
     scored: bool = False  # whether the scores of the sequences are returned
 
     def __post_init__(self) -> None:
@@ -64,7 +65,8 @@ class GenerationRequest:
         self.limits = torch.tensor(limits, dtype=torch.int64, device=self.prompt.device)
         self.smallest_limit, self.largest_limit = min(limits), max(limits)
         self.left_padding = torch.zeros_like(self.limits) if self.real is None else (~self.real).sum(dim=1)
-        self.rules = LogitsProcessors(settings, self.prompt.shape[1], self.prompt.device)
+        counts = torch.tensor(self.prompts.counts(), dtype=torch.int64, device=self.prompt.device)
+        self.rules = LogitsProcessors(settings, self.prompt.shape[1], counts, self.limits, self.logits_processor)
         self.stopping = StoppingCriteria(settings, self.tokenizer, self.prompt.device)
 
     def stream_prompt(self) -> None:

@@ -47,6 +47,7 @@ class SequenceBuffer:
         self.tokens[:, : self.length] = prompt
         self.real = None if request.real is None else request.real[prompts]
         self.limits, self.left_padding = request.limits[prompts], request.left_padding[prompts]
+        self.prompts = prompts
         self.scores = torch.zeros(len(prompt), device=prompt.device)
         self.rows = torch.arange(len(prompt), device=prompt.device)  # the number of each row in the result
         self.finished = self.tokens.clone()
@@ -82,6 +83,7 @@ class SequenceBuffer:
         self.tokens, self.rows, self.scores = self.tokens[remaining], self.rows[remaining], self.scores[remaining]
         self.real = None if self.real is None else self.real[remaining]
         self.limits, self.left_padding = self.limits[remaining], self.left_padding[remaining]
+        self.prompts = self.prompts[remaining]
         return remaining
 
     def result(self) -> GenerationResult:
@@ -130,7 +132,7 @@ def choose_tokens(
     logits = compute_logits(step_logits)
     log_probabilities = logits.log_softmax(dim=1) if request.scored else None
     if request.rules.any:
-        logits = request.rules.apply(logits, buffer.tokens_so_far, buffer.padding_mask)
+        logits = request.rules.apply(logits, buffer.tokens_so_far, buffer.padding_mask, lambda: buffer.prompts)
     tokens = argmax(logits) if rng is None else sample_token(logits, rng.uniform().to(logits.device))
     if log_probabilities is not None:
         buffer.scores += log_probabilities.gather(1, tokens[:, None])[:, 0]

@@ -38,6 +38,7 @@ NEUTRAL = {
     "output_hidden_states",
     "output_past",
     "prefix",
+    "problem_type",
     "return_dict",
     "sep_token_id",
     "task_specific_params",
@@ -93,6 +94,19 @@ class ConfigFields:
                 f"{self.where} has {name}={value!r:.60}, but Transom knows {', '.join(table)}; take another model"
             )
         return table[value]
+
+    def read_labels(self) -> tuple[str, ...]:
+        """The names of the classes, in the order of their numbers."""
+        names = self.take("id2label") or {number: f"LABEL_{number}" for number in range(self.take("num_labels") or 2)}
+        by_number = {int(number): str(name) for number, name in names.items()}
+        if sorted(by_number) != list(range(len(by_number))):
+            raise Misfit(f"{self.where} should number its labels from 0, but it has {sorted(by_number)[:5]}; renumber")
+        return tuple(by_number[number] for number in range(len(by_number)))
+
+    @property
+    def class_name(self) -> str:
+        """The class that the config names."""
+        return str((self.settings.get("architectures") or [""])[0])
 
     def check_all_known(self, neutral: Iterable[str]) -> None:
         """Raise an error for a field that nothing has asked for."""

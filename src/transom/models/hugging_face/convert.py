@@ -1,7 +1,7 @@
 """Models of Hugging Face's as Transom's, and back: the same numbers under other names."""
 
 from collections.abc import Mapping
-from pathlib import Path
+from inspect import signature
 from typing import Any
 
 import msgspec
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from transom.files.strict_settings import check_choice
-from transom.models.config import Config
+from transom.models.config import Config, EncoderConfig
 from transom.models.config_match import check_config_match
 from transom.models.decoder import Decoder
 from transom.models.encoder import Encoder
@@ -18,7 +18,7 @@ from transom.models.hugging_face.equivalents import equivalent_model
 from transom.models.hugging_face.families import FAMILIES
 from transom.models.hugging_face.family import Family
 from transom.models.hugging_face.generation_settings import read_generation, write_generation
-from transom.models.hugging_face.sources import read_source, with_prefix
+from transom.models.hugging_face.sources import read_pooling, read_source, with_prefix
 from transom.models.hugging_face.tensor_names import TensorSource, check_places, find_places, join_parts
 from transom.models.model import Model
 from transom.names import Misfit
@@ -38,10 +38,13 @@ def from_hugging_face(model_or_folder: Any, dtype: torch.dtype = torch.float32) 
     family = find_family(settings, tensors.where)
     tensors = with_prefix(tensors, family.prefix)
     config = family.read_config(settings, tensors)
+    pooling = read_pooling(model_or_folder)
+    if pooling is not None and isinstance(config, EncoderConfig) and not config.labels:
+        config = msgspec.structs.replace(config, pooling=pooling, pooler="none")
     kind = KINDS[family.kind]
     with torch.device("meta"):  # a config that promises more than the file holds must not cost anything
         shapes = {name: parameter.shape for name, parameter in kind(config).named_parameters()}
-    places = find_places(family.names, shapes)
+    places = find_places(family.all_names(config), shapes)
     check_places(places, shapes, tensors)
     check_all_used(family, {place.name for place in places.values()}, tensors)
     with torch.random.fork_rng(devices=[]):  # the initial values are overwritten, so they use no random numbers
@@ -91,10 +94,11 @@ def to_hugging_face(model: Model, family: str | None = None) -> Any:
     library = import_library()
     check_config_match(model)
     chosen, config, parameters = choose_family(model, family)
-    settings = chosen.write(config) | write_labels(config)
-    tensors = dict(join_parts(find_places(chosen.names, parameters), parameters))
-    class_name = chosen.class_name(config)
-    theirs = getattr(library, class_name)(library.AutoConfig.for_model(chosen.name, **settings))
+    tensors = join_tensors(chosen, config, parameters)
+    if chosen.head(config) == "none":
+        tensors = {name.removeprefix(chosen.prefix): tensor for name, tensor in tensors.items()}
+    settings = library.AutoConfig.for_model(chosen.name, **chosen.write(config), **write_labels(config))
+    theirs = build_theirs(getattr(library, chosen.class_name(config)), settings, config)
     # Tied tensors come once, and buffers of positions not at all.
     missing = theirs.load_state_dict(tensors, strict=False)
     theirs.tie_weights()
@@ -103,6 +107,14 @@ def to_hugging_face(model: Model, family: str | None = None) -> Any:
     if model.generation is not None:
         theirs.generation_config = library.GenerationConfig(**write_generation(model.generation))
     return theirs.to(next(model.parameters()).dtype).eval()
+
+
+def build_theirs(kind: Any, settings: Any, config: Any) -> Any:
+    """A new model of transformers; one without a pooler if ours has none."""
+    can_leave_it_out = "add_pooling_layer" in signature(kind).parameters
+    if can_leave_it_out and getattr(config, "pooler", None) == "none":
+        return kind(settings, add_pooling_layer=False)
+    return kind(settings)
 
 
 def import_library() -> Any:
@@ -123,7 +135,7 @@ def choose_family(model: Model, name: str | None) -> tuple[Family, Config, dict[
             reasons[family.name] = [f"its models are {family.kind}s, not {model.kind}s"]
             continue
         config, parameters = equivalent_model(model, family)
-        reasons[family.name] = differing_settings(family, config)
+        reasons[family.name] = differing_settings(family, config, parameters)
         if not reasons[family.name]:
             return family, config, parameters
     candidates = reasons if name is not None else [one for one in reasons if FAMILIES[one].kind == model.kind]
@@ -134,15 +146,26 @@ def choose_family(model: Model, name: str | None) -> tuple[Family, Config, dict[
     )
 
 
-def differing_settings(family: Family, config: Config) -> list[str]:
+def join_tensors(family: Family, config: Config, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Our parameters as the tensors of a family."""
+    return dict(join_parts(find_places(family.all_names(config), parameters), parameters))
+
+
+def differing_settings(family: Family, config: Config, parameters: dict[str, Tensor]) -> list[str]:
     """What would be lost: settings that come back otherwise after they are written as Hugging Face's."""
+    no_place, tensors = list[str](), WrittenTensors({})
     try:
-        again = family.read_config(family.write(config) | write_labels(config), WrittenConfig(config))
+        tensors = WrittenTensors(join_tensors(family, config, parameters))
     except Misfit as misfit:
-        return [str(misfit)]
+        no_place = [str(misfit)]
+    try:
+        fields = family.write(config) | write_labels(config) | {"architectures": [family.class_name(config)]}
+        again = family.read_config(fields, tensors)
+    except Misfit as misfit:
+        return [str(misfit), *no_place]
     ours, theirs = (msgspec.structs.asdict(one) for one in (normal_form(config), normal_form(again)))
     names = (name for name in ours if name not in OF_TRAINING and ours[name] != theirs[name])
-    return [f"{name} would be {theirs[name]!r} instead of {ours[name]!r}" for name in names]
+    return [*(f"{name} would be {theirs[name]!r} instead of {ours[name]!r}" for name in names), *no_place]
 
 
 def normal_form(config: Config) -> Config:
@@ -168,19 +191,22 @@ def forget_unused(config: Config) -> dict[str, Any]:
         forgotten["rotary_scaling"] = None
     if config.positions != "buckets":
         forgotten |= {"buckets": 32, "farthest": 128}
+    if isinstance(config, EncoderConfig) and not config.labels and config.pooler == "none":
+        forgotten["pooling"] = "first"  # a class without a head has a vector for each token
     if getattr(config, "source_vocabulary", None) is not None and config.source_vocabulary == config.vocabulary:  # pyright: ignore
         forgotten["source_vocabulary"] = None
     return forgotten
 
 
-class WrittenConfig(TensorSource):
-    """No tensors: a config that is read again at once, to see what is lost."""
+class WrittenTensors(TensorSource):
+    """Tensors that are read again at once, to see what is lost."""
 
-    def __init__(self, config: Config) -> None:
-        self.where, self.shapes = "the model", {}
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        self.where, self.tensors = "the model", tensors
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
     def __getitem__(self, name: str) -> Tensor:
-        raise KeyError(name)
+        return self.tensors[name]
 
 
 def write_labels(config: Config) -> dict[str, Any]:
@@ -189,8 +215,3 @@ def write_labels(config: Config) -> dict[str, Any]:
     if not labels:
         return {}
     return {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
-
-
-def save_hugging_face(model: Model, folder: str | Path, family: str | None = None) -> None:
-    """Save a model as a folder that Hugging Face's `from_pretrained` and other engines load."""
-    to_hugging_face(model, family).save_pretrained(folder)

@@ -30,6 +30,7 @@ class Family:
     kind          of our model
     classes       Hugging Face's classes, by the head of our model: "logits", "labels", "masked_tokens" or "none"
     names         where each of our parameters lies
+    head_names    the same of the parameters whose place depends on the head
     prefix        of the tensors that a class without a head names without it
     defaults      of the config's fields that are not always written
     neutral       fields that change nothing
@@ -44,6 +45,7 @@ class Family:
     kind: str
     classes: Mapping[str, str]
     names: NameTable
+    head_names: Mapping[str, NameTable] = field(default_factory=dict)
     prefix: str = ""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     neutral: frozenset[str] = frozenset()
@@ -60,9 +62,16 @@ class Family:
         fields.check_all_known(self.neutral)
         return config
 
+    def head(self, config: Any) -> str:
+        """The head of a model: a key of `classes`."""
+        if self.kind != "encoder":
+            return "logits"
+        return "labels" if config.labels else "masked_tokens" if config.masked_tokens else "none"
+
     def class_name(self, config: Any) -> str:
         """The class of Hugging Face's that has the head of a model."""
-        if self.kind != "encoder":
-            return self.classes["logits"]
-        head = "labels" if config.labels else "masked_tokens" if config.masked_tokens else "none"
-        return self.classes[head]
+        return self.classes[self.head(config)]
+
+    def all_names(self, config: Any) -> NameTable:
+        """Where each parameter of a model with this config lies."""
+        return {**self.names, **self.head_names.get(self.head(config), {})}

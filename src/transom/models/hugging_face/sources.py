@@ -13,6 +13,8 @@ from transom.models.safetensors_files import DTYPES, find_shards, load_tensors, 
 from transom.names import Misfit
 
 NO_NUMBERS = ("BOOL", "U8", "I8", "I16", "I32", "I64")  # dtypes of buffers, which are no parameters
+POOLING = "1_Pooling"  # the folder in which sentence-transformers keeps it
+POOLINGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "first"}
 OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 
 
@@ -98,3 +100,19 @@ def read_source(model_or_folder: Any) -> tuple[TensorSource, dict[str, Any], dic
         raise Misfit(f"{folder / CONFIG} should name its model_type, but it does not; is it a model of Hugging Face's?")
     file = folder / GENERATION
     return FolderTensors(folder), config, read_json(file) if file.is_file() else {}
+
+
+def read_pooling(model_or_folder: Any) -> str | None:
+    """How a folder of sentence-transformers makes one vector of a text; None if it does not say."""
+    if isinstance(model_or_folder, nn.Module):
+        return None
+    file = Path(model_or_folder) / POOLING / CONFIG
+    if not file.is_file():
+        return None
+    chosen = [name for name, value in read_json(file).items() if name.startswith("pooling_mode_") and value is True]
+    if len(chosen) != 1 or chosen[0] not in POOLINGS:
+        raise Misfit(
+            f"{file} should pool by the mean or by the first token, but it says {', '.join(chosen) or 'nothing'};"
+            " take another model"
+        )
+    return POOLINGS[chosen[0]]
