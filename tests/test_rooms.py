@@ -409,6 +409,7 @@ NOT_PARTICIPLES = {
     "sorted": "public: the sorted rows of a table",
     "stitched": "public: Trace.stitched",
     "token": "a noun",
+    "unseen": "public: Trace.unseen",
 }
 IRREGULAR = (
     "begun bound bought brought built caught chosen cut done drawn fed felt found given grown heard held hidden kept"

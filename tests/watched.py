@@ -66,3 +66,15 @@ class Stack(nn.Module):
         for layer in self.layers:
             x = x + layer(x)
         return x
+
+
+class Projecting(nn.Module):
+    """Query, key and value projections, and no softmax: it did attention's work, and cannot be seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(14, 14) for _ in range(3))
+
+    def forward(self, x):
+        q, k, v = (part(x).unflatten(-1, (2, 7)).transpose(1, 2) for part in (self.q_proj, self.k_proj, self.v_proj))
+        return ((q @ k.mT).relu() @ v).transpose(1, 2).flatten(2)

@@ -399,12 +399,15 @@ class Mixed(nn.Module):
 def test_attention_without_values_is_left_out_and_said():
     found = transom.influence(Mixed().eval(), X)
     assert found.names == ["seen"]
-    assert found.unseen == {"attention": "its values were not seen"}
-    assert found.describe_unit().endswith("the softmax; left out: of 'attention' its values were not seen")
+    assert found.unseen == {"attention": "its output could not be followed to the result"}
+    assert found.describe_unit().endswith(
+        "the softmax; left out: of 'attention' its output could not be followed to the result"
+    )
     with pytest.raises(Misfit) as error:
         found["attention"]
     assert str(error.value) == (
-        "the influence of 'attention' is not known: its values were not seen; use effect for single edges"
+        "the influence of 'attention' is not known: its output could not be followed to the result; use effect for"
+        " single edges"
     )
 
 
@@ -421,7 +424,8 @@ WRONG = {
     ),
     "influence follows gradients from the output to attention, but none leads there; let output return what the model"
     " computed, without detach or no_grad": lambda: transom.influence(DECODER, TOKENS, lambda x: x[:, -1].detach()),
-    "influence needs values and gradients of attention, but of 'attention' its values were not seen; use effect, which"
+    "influence needs values and gradients of attention, but of 'attention' its output could not be followed to the"
+    " result; use effect, which"
     " runs the model without each edge": lambda: transom.influence(ByHand().eval(), X),
     "no attention ran in 'stack.blocks.2.attention'; nearest are 'stack.blocks.1.attention',"
     " 'stack.blocks.0.attention'": lambda: FOUND["stack.blocks.2.attention"],

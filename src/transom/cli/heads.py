@@ -200,7 +200,7 @@ def print_table(sums: HeadSumsFile, sort: str | None, most: int | None, form: st
     if sort is not None:
         table = table.sorted(sort)
     if most is not None:
-        table = HeadTable(table.measures, table.rows[:most], table.missing)
+        table = HeadTable(table.measures, table.rows[:most], table.missing, table.unseen)
     if form == "csv":
         print_result(table.csv(), end="")
         return

@@ -205,12 +205,14 @@ def add_document(model: TextModel, text: str, sums: HeadSumsFile) -> HeadSumsFil
 
 def measure_piece(model: TextModel, ids: list[int], measures: list[str], is_proven: bool) -> "HeadSums":
     """The sums of one piece; the receipts are checked unless those of an earlier piece were."""
+    from transom.lens.capture.evidence import require_attention
     from transom.lens.capture.watch import watch
     from transom.lens.metrics.heads import measure_sums
 
     encoded = model.prepare_inputs(ids)
-    with watch(model.model) as trace:
+    with watch(model.model, unseen="allow") as trace:
         model.run(encoded)
+    require_attention(trace)
     if not is_proven:
         trace.proven()
     return measure_sums(trace, measures, tokens=encoded.ids, targets=encoded.target_ids or None)

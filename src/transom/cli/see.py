@@ -235,7 +235,9 @@ def measures_sentence(result: "SeeResult") -> str:
 
 
 def notes(result: "SeeResult") -> Iterator[str]:
-    """How to read the text."""
+    """How to read the text, and what is not in it."""
+    from transom.lens.unseen_attention import unseen_note
+
     labels = result.labels
     if result.unit:
         yield f"{UNITS[result.unit]}. {CAUTION}"
@@ -247,3 +249,6 @@ def notes(result: "SeeResult") -> Iterator[str]:
         yield "· before a token is a space, which belongs to it."
     if len(labels.reads) > MOST_ROWS:
         yield f"{len(labels.reads)} rows: --all draws the map."
+    note = unseen_note(result.trace.unseen)
+    if note:
+        yield make_visible(note)

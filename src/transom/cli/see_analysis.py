@@ -87,6 +87,7 @@ class SeeResult:
             "text": self.text,
             "written": self.output or None,
             "note": self.note or None,
+            "unseen": [vars(one) for one in self.trace.unseen],
             "layer": self.layer,
             "head": self.head,
             "chosen": self.chosen,

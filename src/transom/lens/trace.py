@@ -12,6 +12,7 @@ from transom.lens.attention.labels import Labels, PatchGrid, RunLabels, Tokens, 
 from transom.lens.attention.sight import AnySight, AttentionView
 from transom.lens.attention.stitching import select_run, stitch_steps
 from transom.lens.storage.trace_file import load_trace, save_trace
+from transom.lens.unseen_attention import UnseenAttention
 from transom.names import Drawable, Misfit, check_index
 
 GivenTokens = Sequence[str] | Sequence[Sequence[str]] | None  # of one sequence, or of each
@@ -27,7 +28,7 @@ class Trace(Drawable):
     `trace[name]` is the one attention of that name, `trace.all(name)` lists all of them if a module ran more than
     once, and `trace[number]` counts in running order. `tokens` holds the tokens of each sequence as text, `targets`
     those that the decoder of an encoder–decoder reads; both can be set after the run. `grid` is the position of each
-    token in an image.
+    token in an image. `unseen` lists the attention that ran and could not be captured.
     """
 
     def __init__(self, tokens: GivenTokens = None, targets: GivenTokens = None, grid: PatchGrid | None = None) -> None:
@@ -58,6 +59,14 @@ class Trace(Drawable):
     @grid.setter
     def grid(self, grid: PatchGrid | None) -> None:
         self.run_labels.grid = grid
+
+    @property
+    def unseen(self) -> list[UnseenAttention]:
+        return self.run_labels.unseen
+
+    @unseen.setter
+    def unseen(self, unseen: list[UnseenAttention]) -> None:
+        self.run_labels.unseen = unseen
 
     def add(self, name: str, sight: AnySight) -> None:
         """Append an attention; from then on it knows its name and the labels of this run."""
@@ -110,6 +119,7 @@ class Trace(Drawable):
         """Read a file that `save` wrote; a damaged or malformed one raises an error that says what is wrong."""
         header, entries = load_trace(Path(path))
         trace = cls(header.tokens, header.targets, header.grid)
+        trace.unseen = list(header.unseen)
         for name, sight in entries:
             trace.add(name, sight)
         return trace
@@ -121,6 +131,7 @@ class Trace(Drawable):
     def stitched(self, run: int | None = None) -> "Trace":
         """A trace with one attention under each name: the steps of a generation joined, as if read at once."""
         stitched = Trace(self.tokens, self.targets, self.grid)
+        stitched.unseen = self.unseen
         for name in self.names:
             stitched.add(name, stitch_steps(select_run(name, self.all(name), run)))
         return stitched
@@ -137,7 +148,8 @@ class Trace(Drawable):
         return self
 
     def __repr__(self) -> str:
-        return f"Trace({len(self)} attentions: {list_some(self.names)})"
+        missing = f"; {len(self.unseen)} unseen: {list_some([one.name for one in self.unseen])}" if self.unseen else ""
+        return f"Trace({len(self)} attentions: {list_some(self.names)}{missing})"
 
 
 def to_sequences(tokens: Sequence[str] | Sequence[Sequence[str]]) -> Tokens:

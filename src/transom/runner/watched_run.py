@@ -68,14 +68,16 @@ def encode_and_continue(
 
 
 def watch_run(run: TextRun) -> tuple["Trace", "Tensor"]:
-    """Run the model and record every attention; returns the output too: logits, or vectors."""
+    """Run the model and record every attention, and what is unseen; returns the output too, logits or vectors."""
     from transom.lens import watch
+    from transom.lens.capture.evidence import require_attention
 
     encoded = run.encoded
     targets = [*encoded.targets, *encoded.written[-1:]] or None  # the last is written, and not read
-    with watch(run.model.model, tokens=[*encoded.tokens, *run.last_token], targets=targets) as trace:
+    tokens = [*encoded.tokens, *run.last_token]
+    with watch(run.model.model, tokens=tokens, targets=targets, unseen="allow") as trace:
         output = run.model.run(encoded)
-    return trace, output
+    return require_attention(trace), output
 
 
 def likely_tokens(model: TextModel, logits: "Tensor") -> list[list[dict[str, Any]]]:

@@ -139,7 +139,11 @@ class Session:
 
     def add(self, trace: "Trace", info: dict[str, Any], text_run: "TextRun | None" = None) -> SessionRun:
         """Add a watched run; the oldest is dropped if there are too many."""
+        from transom.lens.unseen_attention import unseen_note
+
         self.count += 1
+        notes = [note for note in (info["note"], unseen_note(trace.unseen)) if note]
+        info = info | {"note": " ".join(notes) or None, "unseen": [vars(one) for one in trace.unseen]}
         run = self.runs[str(self.count)] = SessionRun(str(self.count), trace, info, text_run)
         while len(self.runs) > MOST_RUNS:
             number, _ = self.runs.popitem(last=False)

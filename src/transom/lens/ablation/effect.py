@@ -20,9 +20,11 @@ from transom.lens.ablation.edge import Edge, as_edge
 from transom.lens.ablation.edge_values import EdgeValues, LayerEdges
 from transom.lens.ablation.effect_table import Effect, EffectRule, EffectTable
 from transom.lens.ablation.knock_out import How, check_how
+from transom.lens.capture.evidence import require_attention
 from transom.lens.capture.output_projection import capture_output_projections, projection_gradients
 from transom.lens.capture.watch import watch
 from transom.lens.trace import Trace, layer_matches, list_some, suggest_names
+from transom.lens.unseen_attention import unseen_note
 from transom.names import Misfit, check_index, format_shape
 
 NO_W_O = "no output projection was found for {}: norm and local are those of the head, before W_O"
@@ -105,8 +107,12 @@ def last_logits(result: Any) -> Tensor:
 
 def watch_edges(call: ModelCall, read: ReadOutput) -> tuple[dict[str, LayerEdges], Tensor]:
     """Every attention of one run, and what is read of its result."""
-    with watch(call.model) as trace, capture_output_projections(call.model, trace) as projections:
+    with (
+        watch(call.model, unseen="allow") as trace,
+        capture_output_projections(call.model, trace) as projections,
+    ):
         output = read(call())
+    require_attention(trace)
     check_one_sequence(trace, output, "effect")
     return {name: LayerEdges(sight.require_full(), projections.get(name)) for name, sight in trace.items()}, output[0]
 
@@ -232,4 +238,6 @@ def table_notes(attentions: dict[str, LayerEdges], edges: list[SingleEdge], one_
     without_W_O = [name for name, layer in layers.items() if layer.has_values and layer.projection is None]
     notes = [NO_VALUES.format(list_some(without_values))] if without_values else []
     notes += [NO_W_O.format(list_some(without_W_O))] if without_W_O else []
-    return [*notes, ONE_BY_ONE] if one_by_one else notes
+    run = next(layer.sight.trace_labels for layer in attentions.values())
+    note = "" if run is None else unseen_note(run[1].unseen)
+    return [*notes, *([ONE_BY_ONE] if one_by_one else ()), *([note] if note else ())]

@@ -16,11 +16,13 @@ from transom.equations.region import Region
 from transom.kernels import Problem
 from transom.lens.ablation.edge import Edge, Layer, Positions, list_positions, parse_edges, to_local_positions
 from transom.lens.attention.labels import is_cross
-from transom.lens.capture.call_state import AttentionListener
-from transom.lens.capture.captured_attention import CapturedAttention, EdgeCut
+from transom.lens.capture.call_state import CAPTURE, AttentionListener
+from transom.lens.capture.captured_attention import CapturedAttention, EdgeCut, Unreadable
 from transom.lens.capture.dispatch_hooks import listen
+from transom.lens.capture.evidence import find_unseen
 from transom.lens.capture.watch import AttentionNames, check_is_model
 from transom.lens.trace import layer_matches, list_some, suggest_names
+from transom.lens.unseen_attention import UnseenAttention, group_by_reason
 from transom.names import Misfit
 
 PLURAL = {"batch": "sequences", "head": "heads", "query": "queries", "key": "keys"}
@@ -64,6 +66,8 @@ def knock_out(
     ablator = EdgeAblator(model, parse_edges(Edge(layer, head, query, key, batch), edges), how)
     with listen(ablator):
         yield
+        unseen = find_unseen(ablator.names.paths, ablator.names.ran, ablator.runs_before, {})
+    ablator.check_reached(unseen)
     ablator.check_all_ran()
 
 
@@ -132,13 +136,14 @@ class EdgeAblator(AttentionListener):
     def __init__(self, model: nn.Module, edges: list[Edge], how: How) -> None:
         self.edges, self.how = [AblatedEdge(edge) for edge in edges], how
         self.names, self.positions = AttentionNames(model), CallPositions()
-        self.cutting = ""  # the attention whose edges were cut last
+        self.runs_before = CAPTURE.runs
+        self.asked: set[str] = set()  # attentions that were asked for the edges to cut, and are not reported yet
 
     def edges_to_cut(self, problem: Problem, modules: list[nn.Module], order: int) -> EdgeCut | None:
         name = self.names.attention_name(modules, order)
         if name is None:
             return None
-        self.cutting = name
+        self.asked.add(name)
         firsts = self.positions.first_positions(name, modules[-1] if modules else None, problem)
         boxes = [ablated.make_box(problem, firsts) for ablated in self.edges if ablated.edge.covers(name)]
         to_cut = tuple(box for box in boxes if box is not None)
@@ -146,14 +151,25 @@ class EdgeAblator(AttentionListener):
             return None
         return EdgeCut(before=to_cut) if self.how == "before" else EdgeCut(after=to_cut)
 
-    def on_attention(self, captured: CapturedAttention | None, modules: list[nn.Module], order: int) -> None:
+    def on_attention(self, captured: CapturedAttention | Unreadable, modules: list[nn.Module], order: int) -> None:
         name = self.names.record(modules, order)
         if name is None:
             return
-        if (captured is None or self.cutting != name) and any(ablated.edge.covers(name) for ablated in self.edges):
+        out_of_reach = isinstance(captured, Unreadable) or name not in self.asked
+        if out_of_reach and any(ablated.edge.covers(name) for ablated in self.edges):
             is_compiled = any(hasattr(module, "_orig_mod") for module in modules)
             raise Misfit(f"edges of {name!r} were to be knocked out, but {COMPILED if is_compiled else NOT_CUT}")
-        self.cutting = ""
+        self.asked.discard(name)
+
+    def check_reached(self, unseen: list[UnseenAttention]) -> None:
+        """Raise an error for attention that was to lose edges, and was not seen."""
+        missed = [one for one in unseen if one.evidence == "strong"]
+        missed = [one for one in missed if any(ablated.edge.covers(one.name) for ablated in self.edges)]
+        if missed:
+            raise Misfit(
+                f"edges were to be knocked out of attention that could not be reached: {group_by_reason(missed)}; name"
+                " the layers that you mean with layer=…"
+            )
 
     def check_all_ran(self) -> None:
         """Raise an error for everything that was to be knocked out and never ran."""

@@ -1,12 +1,13 @@
 """The labels of a run: its tokens, its targets, the patches of an image; and which names mean cross-attention."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from transom.lens.unseen_attention import UnseenAttention
 from transom.names import Misfit
 
 Tokens = list[list[str]]  # the tokens of each sequence, as text
@@ -64,11 +65,12 @@ class PatchGrid:
 
 @dataclass(eq=False)
 class RunLabels:
-    """The tokens of each sequence, those that the decoder of an encoder–decoder reads, and an image's patches."""
+    """The tokens of each sequence, those that a decoder reads beside them, an image's patches, and what is unseen."""
 
     tokens: Tokens | None = None
     targets: Tokens | None = None
     grid: PatchGrid | None = None
+    unseen: list[UnseenAttention] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
@@ -10,25 +10,41 @@ from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch._C import _get_tracing_state, _set_tracing_state  # pyright: ignore[reportAttributeAccessIssue]
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from transom.kernels import Problem
-from transom.lens.capture.captured_attention import CapturedAttention, EdgeCut
+from transom.lens.capture.captured_attention import CapturedAttention, EdgeCut, Unreadable
+from transom.lens.capture.weight_products import HandAttention
+from transom.lens.unseen_attention import Evidence
 
 
 class AttentionListener:
     """Gets each attention with the modules it ran in, outermost first, and its number within the innermost."""
 
     cuts_edges = False
+    is_open = True  # False once its block has ended; a thread that outlives it may still know it
     takes_gradients = False  # whether CAPTURE.tracked is to be set when an attention is reported
 
-    def on_attention(self, captured: CapturedAttention | None, modules: list[nn.Module], order: int) -> None:
-        """An attention ran; None if it could not be read."""
+    def on_attention(self, captured: "CapturedAttention | Unreadable", modules: list[nn.Module], order: int) -> None:
+        """An attention ran."""
 
     def edges_to_cut(self, problem: Problem, modules: list[nn.Module], order: int) -> EdgeCut | None:
         """Which edges to cut out of an attention, if `cuts_edges`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Leftover:
+    """A softmax ran in a module and became part of no attention that was captured."""
+
+    module: nn.Module | None
+    reason: str
+    evidence: Evidence
+    run: int  # how many modules had run by then
+    beside: bool = False  # whether it counts although an attention of the same module was captured
 
 
 class TrackedOutput(NamedTuple):
@@ -94,9 +110,29 @@ class CaptureState(threading.local):
         self.module_calls: list[ModuleCall] = []
         self.attention_calls: list[AttentionCall] = []
         self.count = 0  # of attentions captured so far
+        self.runs = 0  # of modules so far
+        self.ran: dict[nn.Module, int] = {}  # the modules that ran, and the number of their last run
+        self.key_counts: set[int] = set()  # of the attentions captured so far
+        self.hand = HandAttention()
+        self.leftovers: list[Leftover] = []
         self.tracked: TrackedOutput | None = None  # of the attention that is being reported
-        # Modules with a softmax that does not count as attention, and its shape when it last ran.
-        self.other_softmaxes: dict[nn.Module, tuple[int, ...]] = {}
+
+    def snapshot(self) -> Callable[[], AbstractContextManager[None]]:
+        """What this thread captures now, as a context in which another thread captures for the same listeners."""
+        shared = {name: getattr(self, name) for name in ("ran", "leftovers", "key_counts", "runs")}
+        listeners, calls = list(self.listeners), list(self.module_calls)
+
+        @contextmanager
+        def inherit() -> Iterator[None]:
+            before = dict(vars(self))
+            CaptureState.__init__(self)
+            vars(self).update(shared, listeners=list(listeners), module_calls=list(calls))
+            try:
+                yield
+            finally:
+                vars(self).update(before)
+
+        return inherit
 
     @property
     def cutters(self) -> list[AttentionListener]:
@@ -150,7 +186,10 @@ class CaptureState(threading.local):
     def clear_modules(self) -> None:
         """Drop all modules and softmaxes, once nobody listens any more."""
         self.module_calls.clear()
-        self.other_softmaxes.clear()
+        self.hand.clear()
+        self.leftovers.clear()
+        self.key_counts.clear()
+        self.ran.clear()
 
     def record_cut(self, cut: EdgeCut | None) -> None:
         """Remember what was cut out of a softmax: for the attention that it is part of, or else for its module."""
@@ -166,23 +205,29 @@ class CaptureState(threading.local):
         self.tracked = TrackedOutput(get_gradient_edge(source), to_heads)
         return output if source is output else source.clone()  # a model may overwrite it, but not a leaf
 
-    def publish(self, read: Callable[[], CapturedAttention | None]) -> None:
-        """Report one attention to the listeners; None if it could not be read."""
+    def publish(
+        self, read: Callable[[], CapturedAttention | Unreadable], modules: list[nn.Module] | None = None
+    ) -> None:
+        """Report one attention to the listeners; `modules` are those it ran in, by default those that run now."""
         order = self.order
         self.count += 1
         with outside_model():
             captured = read()
+            if isinstance(captured, CapturedAttention):
+                self.key_counts.add(captured.problem.shape[3])
             for listener in self.listeners:
-                listener.on_attention(captured, self.modules, order)
+                if listener.is_open:
+                    listener.on_attention(captured, self.modules if modules is None else modules, order)
         self.tracked = None
 
-    def edges_to_cut(self, problem: Problem) -> EdgeCut | None:
+    def edges_to_cut(self, problem: Problem, modules: list[nn.Module] | None = None) -> EdgeCut | None:
         """The edges to cut out of the attention that is running; None if there are none."""
         cutters = self.cutters
         if not cutters:
             return None
+        modules = self.modules if modules is None else modules
         with outside_model():
-            cuts = [cutter.edges_to_cut(problem, self.modules, self.order) for cutter in cutters]
+            cuts = [cutter.edges_to_cut(problem, modules, self.order) for cutter in cutters]
         cuts = [cut for cut in cuts if cut is not None]
         return reduce(or_, cuts) if cuts else None
 
@@ -200,11 +245,24 @@ def own_work() -> Iterator[None]:
 
 @contextmanager
 def outside_model() -> Iterator[None]:
-    """For what Transom computes beside the model: the same, and without gradients and inference tensors."""
-    with torch.inference_mode(False), torch.no_grad(), own_work():
-        yield
+    """For what Transom computes beside the model: the same, without gradients and inference tensors, and untraced."""
+    state = _get_tracing_state()  # of torch.jit.trace
+    if state is not None:
+        _set_tracing_state(None)
+    try:
+        with torch.inference_mode(False), torch.no_grad(), own_work():
+            yield
+    finally:
+        if state is not None:
+            _set_tracing_state(state)
 
 
 def is_concrete(x: object) -> bool:
-    """Whether x is a tensor with data, not one that a compiler traces with."""
-    return isinstance(x, Tensor) and not isinstance(x, FakeTensor | FunctionalTensor) and x.device.type != "meta"
+    """Whether x is a plain tensor with data: not nested, and not one that a compiler, vmap or grad traces with."""
+    return (
+        isinstance(x, Tensor)
+        and not isinstance(x, FakeTensor | FunctionalTensor)
+        and x.device.type != "meta"
+        and not x.is_nested
+        and not is_functorch_wrapped_tensor(x)
+    )

@@ -85,6 +85,13 @@ class CapturedAttention:
         return replace(self, problem=problem, lse=lse, weight_mask=EdgeMask(cut.after) if cut.after else None)
 
 
+@dataclass(frozen=True)
+class Unreadable:
+    """An attention ran, and cannot be read."""
+
+    reason: str
+
+
 def make_problem(
     Q: Tensor, K: Tensor, V: Tensor, mask: Mask | None = None, bias: Bias | None = None, scale: float | None = None
 ) -> Problem:

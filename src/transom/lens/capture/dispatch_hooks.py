@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,22 +26,29 @@ from transom.lens.capture.call_state import (
     EagerCall,
     KernelCall,
     ModuleCall,
-    OwnWork,
     is_concrete,
 )
-from transom.lens.capture.captured_attention import CapturedAttention
-from transom.lens.capture.eager_attention import (
-    from_eager_call,
-    from_softmax,
-    looks_like_attention,
-    wrap_attention_interface,
+from transom.lens.capture.captured_attention import CapturedAttention, Unreadable
+from transom.lens.capture.eager_attention import UNREAD, from_eager_call, is_multihead, wrap_attention_interface
+from transom.lens.capture.edge_cut import cut_captured, cut_native, cut_sdpa
+from transom.lens.capture.hand_hooks import (
+    capture_exp,
+    capture_normalisation,
+    capture_product,
+    capture_scores,
+    capture_softmax,
+    capture_sparse_softmax,
 )
-from transom.lens.capture.edge_cut import cut_captured, cut_native, cut_sdpa, run_cut_softmax
+from transom.lens.capture.hand_reports import EndedCall, note_consumer, report_ended
+from transom.lens.capture.kernel_overrides import OVERRIDES, Override
+from transom.lens.capture.thread_inheritance import wrap_threads
 from transom.lens.capture.torch_attention import (
     from_mha_call,
     from_native_mha,
+    from_nested_sdpa,
     from_sdpa,
     mha_gradient_to_heads,
+    wrap_jagged_attention,
 )
 
 FLASH_ARGS = ("query", "key", "value", "dropout_p", "is_causal")  # positional arguments of the fused kernel
@@ -50,6 +57,8 @@ TWICE = "Using `torch.compile"  # … that hooks fire for the compiled module to
 
 def capture_sdpa(run: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
     """The function that most models call; what runs inside it is not reported again."""
+    if isinstance(args[0], Tensor) and args[0].is_nested:
+        return capture_nested(run, *args, **kwargs)
     if not CAPTURE.starts_attention(args[0]):
         return run(*args, **kwargs)
     rng_state = torch.get_rng_state() if CAPTURE.cutters else None
@@ -63,9 +72,20 @@ def capture_sdpa(run: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tenso
     return cut_sdpa(output, read(), lambda: run(*args, **kwargs), rng_state)
 
 
+def capture_nested(run: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    """The same function on nested tensors."""
+    if not CAPTURE.listeners or CAPTURE.attention is not None:
+        return run(*args, **kwargs)
+    with CAPTURE.enter(KernelCall()):
+        output = run(*args, **kwargs)
+    cannot_cut = Unreadable("it runs on nested tensors, of which edges cannot be cut")
+    CAPTURE.publish(lambda: cannot_cut if CAPTURE.cutters else from_nested_sdpa(output, *args, **kwargs))
+    return output
+
+
 def capture_native_mha(run: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """The fast path of `nn.MultiheadAttention`, of tensors or nested ones."""
-    if not CAPTURE.starts_attention(args[0]):
+    if not CAPTURE.listeners or CAPTURE.attention is not None or not (args[0].is_nested or is_concrete(args[0])):
         return run(*args, **kwargs)
     with CAPTURE.enter(KernelCall()):
         outputs = run(*args, **kwargs)
@@ -83,39 +103,6 @@ def capture_flash(run: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[T
     return output, lse
 
 
-def capture_softmax(
-    run: Callable[..., Tensor], x: Tensor, dim: int, half_to_float: bool, above_autograd: bool = False
-) -> Tensor:
-    """A softmax over the last axis: the weights of an attention without a kernel, or of something else.
-
-    It is captured above autograd if edges are to be cut, so that gradients follow, and else below it.
-    """
-    listening = CAPTURE.listeners
-    if above_autograd:
-        listening = CAPTURE.cutters and x.requires_grad and torch.is_grad_enabled()
-    if not listening or not is_concrete(x) or x.dim() not in (3, 4) or dim not in (-1, x.dim() - 1):
-        return run(x, dim, half_to_float)
-
-    def run_softmax(scores: Tensor) -> Tensor:
-        with CAPTURE.enter(OwnWork()):  # or what is captured above autograd would be captured below it again
-            return run(scores, dim, half_to_float)
-
-    return publish_softmax(run_cut_softmax(x, run_softmax, above_autograd))
-
-
-def publish_softmax(weights: Tensor) -> Tensor:
-    """Report the weights of a softmax, or keep them for the attention that it is part of; returns them."""
-    attention, call = CAPTURE.attention, CAPTURE.module_call
-    if isinstance(attention, EagerCall):
-        attention.weights.append(weights)
-    elif attention is None and call is not None and not is_multihead(call.module):  # which is reported when it ends
-        if looks_like_attention(call.module):
-            CAPTURE.publish(lambda: from_softmax(weights, call.module))
-        else:
-            CAPTURE.other_softmaxes[call.module] = tuple(weights.shape)
-    return weights
-
-
 def capture_eager(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
     """Run Hugging Face's eager attention unchanged, and report it by the weights of its softmax."""
     if not CAPTURE.starts_attention(bound.arguments.get("query")):
@@ -126,7 +113,7 @@ def capture_eager(function: Callable[..., Any], bound: inspect.BoundArguments) -
     if isinstance(output, Tensor) and output.dim() == 4:
         output = CAPTURE.track(output, lambda gradient: gradient.transpose(1, 2))
         result = (output, *result[1:]) if isinstance(result, tuple) else output
-    CAPTURE.publish(lambda: from_eager_call(bound.arguments, call.weights, output, call.cut))
+    CAPTURE.publish(lambda: from_eager_call(bound.arguments, call.weights, output, call.cut) or Unreadable(UNREAD))
     return result
 
 
@@ -143,9 +130,14 @@ def capture_attend(problem: Problem, solve: dispatch.Solve) -> tuple[Tensor, Ten
 
 
 def on_module_enter(module: nn.Module, args: tuple[Any, ...]) -> None:
-    # A softmax may be a module itself; it belongs to the one that calls it.
-    if CAPTURE.listeners and not torch.compiler.is_compiling() and not isinstance(module, nn.Softmax):
-        CAPTURE.module_calls.append(ModuleCall(module, CAPTURE.count))
+    state = CAPTURE.__dict__  # of this thread; each look-up of a thread's attribute would cost as much again
+    if not state["listeners"] or isinstance(module, nn.Softmax) or torch.compiler.is_compiling():
+        return  # a softmax may be a module itself; it belongs to the one that calls it
+    if state["hand"].sums and args:
+        note_consumer(module, args[0])
+    state["module_calls"].append(ModuleCall(module, state["count"]))
+    state["runs"] = number = state["runs"] + 1
+    state["ran"][module] = number
 
 
 def on_module_exit(module: nn.Module, args: tuple[Any, ...], *kwargs_and_result: Any) -> Any:
@@ -153,33 +145,44 @@ def on_module_exit(module: nn.Module, args: tuple[Any, ...], *kwargs_and_result:
 
     Returns a result to use instead, or None.
     """
-    if not CAPTURE.listeners or torch.compiler.is_compiling():
+    state = CAPTURE.__dict__
+    calls: list[ModuleCall] = state["module_calls"]
+    if not calls or not state["listeners"] or torch.compiler.is_compiling():
         return None
-    call, tracked = CAPTURE.end_inner_modules(module), None
+    call, tracked = calls[-1] if calls[-1].module is module else CAPTURE.end_inner_modules(module), None
     if call is None:
         return None
-    if len(kwargs_and_result) == 2 and is_multihead(module) and call.count_before == CAPTURE.count:
-        kwargs, result = kwargs_and_result
+    kwargs, result = kwargs_and_result if len(kwargs_and_result) == 2 else ({}, None)
+    if call.count_before == state["count"] and result is not None and is_multihead(module):
         output = CAPTURE.track(result[0], lambda gradient: mha_gradient_to_heads(module, gradient))
         tracked = None if output is result[0] else (output, *result[1:])
         CAPTURE.publish(lambda: from_mha_call(module, args, kwargs, result, cut=call.cut))
-    CAPTURE.module_calls.remove(call)
+    hand = state["hand"]
+    if hand.sums or hand.waiting or hand.product_sizes or hand.refused:
+        report_ended(EndedCall(module, args, kwargs, result))
+    calls.remove(call)
     return tracked
 
 
-def is_multihead(module: nn.Module) -> TypeGuard[nn.MultiheadAttention]:
-    """Whether it is PyTorch's own layer; one with another `forward` may take and return anything."""
-    return isinstance(module, nn.MultiheadAttention) and type(module).forward is nn.MultiheadAttention.forward
-
-
 # The operators that are captured, for which dispatch key, and by what.
-OPERATORS: list[tuple[str, str, Callable[..., Any]]] = [
+OPERATORS: list[Override] = [
     ("scaled_dot_product_attention", "CompositeImplicitAutograd", capture_sdpa),
     ("_scaled_dot_product_flash_attention_for_cpu", "CPU", capture_flash),
     ("_native_multi_head_attention", "CPU", capture_native_mha),
     ("_native_multi_head_attention", "NestedTensorCPU", capture_native_mha),
     ("_softmax", "CPU", capture_softmax),
+    ("_log_softmax", "CPU", capture_normalisation),
+    ("_masked_softmax", "CPU", capture_normalisation),
+    ("_sparse_softmax", "SparseCPU", capture_sparse_softmax),
+    ("exp", "CPU", capture_exp),
+    ("exp_", "CPU", capture_exp),
+    ("bmm", "CPU", capture_product),
+    ("baddbmm", "CPU", capture_scores),
+]
+# Those that are captured above autograd too, once edges are to be cut.
+CUT_OPERATORS: list[Override] = [
     ("_softmax", "AutogradCPU", partial(capture_softmax, above_autograd=True)),
+    ("bmm", "AutogradCPU", partial(capture_product, above_autograd=True)),
 ]
 
 
@@ -190,8 +193,6 @@ class DispatchHooks:
         self.lock = threading.Lock()
         self.users = 0
         self.undo = ExitStack()  # what `install` did, to be undone
-        # Another thread may be about to enter a wrapped kernel when the hooks are removed, so kernels stay alive.
-        self.alive: list[Any] = []
 
     def add(self) -> None:
         with self.lock:
@@ -207,10 +208,10 @@ class DispatchHooks:
 
     def install(self) -> None:
         self.undo.callback(wrap_attention_interface(capture_eager))
-        library = torch.library.Library("aten", "IMPL")
-        self.undo.callback(library._destroy)
-        for operator, key, capture in OPERATORS:
-            self.wrap(library, operator, key, capture)
+        self.undo.callback(wrap_threads())
+        self.undo.callback(wrap_jagged_attention(capture_nested))
+        self.undo.callback(OVERRIDES.remove)
+        OVERRIDES.install(OPERATORS)
         for hook in (
             register_module_forward_pre_hook(on_module_enter),
             register_module_forward_hook(on_module_exit, with_kwargs=True, always_call=True),
@@ -222,19 +223,6 @@ class DispatchHooks:
         self.undo.callback(remove_warning_filter, warnings.filters[0])
         self.undo.callback(setattr, dispatch, "listener", None)
         dispatch.listener = capture_attend
-
-    def wrap(self, library: torch.library.Library, operator: str, key: str, capture: Callable[..., Any]) -> None:
-        """Let `capture` run the kernel of an operator for a dispatch key; an alias key has the kernel of CPU."""
-        runs_for = "CPU" if key == "CompositeImplicitAutograd" else key
-        kernel = torch.library.get_kernel(f"aten::{operator}", runs_for)
-
-        def wrapped(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-            return capture(partial(kernel.call_boxed, keyset), *args, **kwargs)
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PyTorch warns that a kernel is replaced; `undo` puts it back
-            library.impl(operator, wrapped, key, with_keyset=True, allow_override=True)
-        self.alive.append(torch.library.get_kernel(f"aten::{operator}", runs_for))
 
 
 def remove_warning_filter(entry: Any) -> None:
@@ -249,10 +237,13 @@ INSTALLED = DispatchHooks()
 def listen(listener: AttentionListener) -> Iterator[None]:
     """While the block runs, report each attention of this thread to a listener, and cut the edges that it names."""
     INSTALLED.add()
+    if listener.cuts_edges:
+        OVERRIDES.wrap_once(CUT_OPERATORS)
     CAPTURE.listeners.append(listener)
     try:
         yield
     finally:
+        listener.is_open = False
         CAPTURE.listeners.remove(listener)
         if not CAPTURE.listeners:
             CAPTURE.clear_modules()

@@ -8,7 +8,8 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from transom.lens.capture.captured_attention import CapturedAttention, EdgeCut, 
 from transom.lens.capture.torch_attention import unexpand
 from transom.names import Misfit
 
+UNREAD = "its weights are not queries by keys for each head"
 ALONE = "the model computes it by hand, and its values were not seen"
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads")  # what modules call their number of heads
 AGREE = 1e-5  # how close weights computed from Q and K must come to the model's own
@@ -126,5 +128,15 @@ def wrap_attention_interface(run: Callable[[Callable[..., Any], inspect.BoundArg
 
 def looks_like_attention(module: nn.Module) -> bool:
     """Whether a softmax in this module counts as attention: its class is named after it."""
-    name = type(module).__name__.lower()
-    return "attention" in name or "attn" in name or isinstance(module, nn.MultiheadAttention)
+    return is_attention_class(type(module))
+
+
+@cache
+def is_attention_class(kind: type[nn.Module]) -> bool:
+    name = kind.__name__.lower()
+    return "attention" in name or "attn" in name or issubclass(kind, nn.MultiheadAttention)
+
+
+def is_multihead(module: nn.Module) -> TypeGuard[nn.MultiheadAttention]:
+    """Whether it is PyTorch's own layer; one with another `forward` may take and return anything."""
+    return isinstance(module, nn.MultiheadAttention) and type(module).forward is nn.MultiheadAttention.forward

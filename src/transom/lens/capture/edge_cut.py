@@ -20,6 +20,7 @@ from transom.kernels import BLOCK_SCORES, Problem, safe_context
 from transom.lens.capture.call_state import CAPTURE, EagerCall, RepeatedCall, outside_model, own_work
 from transom.lens.capture.captured_attention import CapturedAttention, EdgeCut, Rows
 from transom.lens.capture.eager_attention import looks_like_attention, problem_from_scores, weights_to_four_axes
+from transom.lens.capture.weight_products import WeightsMatch
 from transom.names import Misfit
 
 
@@ -122,6 +123,26 @@ def run_cut_softmax(x: Tensor, run: Callable[[Tensor], Tensor], differentiable: 
         weights, emptied = cut_softmax(scores, run_four_axes, cut, region)
     CAPTURE.record_cut(replace(cut, emptied=emptied))
     return weights.reshape(x.shape)
+
+
+def cut_weights(left: Tensor, match: WeightsMatch, right: Tensor) -> Tensor:
+    """The weights (batch · heads, queries, keys) of a product without the edges to cut; a row may become 0."""
+    with outside_model():
+        logs, V = left.detach().log(), right.detach()
+        problem = problem_from_scores(logs.unflatten(0, match.sizes), V.unflatten(0, match.sizes))
+    cut = CAPTURE.edges_to_cut(problem, match.modules)
+    if cut is None:
+        return left
+    before, after = cut.removed_masks(problem.region())
+    weights = left.unflatten(0, match.sizes)
+    if before is not None:
+        kept = weights.masked_fill(before, 0.0)
+        total = kept.sum(dim=-1, keepdim=True)
+        shared = kept / total.masked_fill(total == 0, 1.0)
+        weights = torch.where(before.any(dim=-1, keepdim=True), shared, weights)
+    if after is not None:
+        weights = weights.masked_fill(after, 0.0)
+    return weights.reshape(left.shape)
 
 
 def innermost_module() -> str:

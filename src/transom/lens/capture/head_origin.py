@@ -28,7 +28,7 @@ from transom.names import check_index
 ROUNDING = 32 * torch.finfo(torch.float32).eps  # of the sum of magnitudes
 BEFORE = "X is the input of this attention, after all that comes before it: positions, norm, earlier layers."
 NO_OUTPUT = "The steps end at the weighted sum: no projection was found that takes the joined heads."
-ONLY_WEIGHTS = "Only scores and weights can be shown: the model's softmax was seen, but not its Q, K and V."
+ONLY_WEIGHTS = "Only scores and weights can be shown: the model's softmax was seen, but not its Q and K."
 OTHER_RUN = "The steps begin at Q: the model computed something else when it ran again."
 
 
@@ -109,7 +109,7 @@ def find_origin(
     """What a head of the attention `name` was computed from; `run` runs the model as it ran when it was watched."""
     batches, heads = sight.problem.shape[:2]
     batch, head = check_index(batch, "batch", batches), check_index(head, "heads", heads)
-    if sight.V.shape[3] == 0:
+    if sight.Q.shape[3] == 0:
         return HeadOrigin(notes=(ONLY_WEIGHTS,))
     with torch.no_grad():
         maps, rerun = capture_linear_maps(model, run, name)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from transom.lens.capture.call_state import CAPTURE, AttentionListener, TrackedOutput
-from transom.lens.capture.captured_attention import CapturedAttention
+from transom.lens.capture.captured_attention import CapturedAttention, Unreadable
 from transom.lens.capture.dispatch_hooks import listen
 from transom.lens.capture.watch import AttentionNames
 from transom.names import Misfit
@@ -23,7 +23,7 @@ class OutputGradients(AttentionListener):
         self.names = AttentionNames(model)
         self.tracked: list[tuple[str, TrackedOutput | None]] = []
 
-    def on_attention(self, captured: CapturedAttention | None, modules: list[nn.Module], order: int) -> None:
+    def on_attention(self, captured: CapturedAttention | Unreadable, modules: list[nn.Module], order: int) -> None:
         name = self.names.record(modules, order)
         if name is not None:
             self.tracked.append((name, CAPTURE.tracked))

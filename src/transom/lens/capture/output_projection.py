@@ -12,7 +12,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from transom.equations.heads import merge_heads
 from transom.lens.attention.sight import Sight
-from transom.lens.capture.watch import WHOLE_MODEL
+from transom.lens.capture.evidence import WHOLE_MODEL
 from transom.lens.trace import Trace
 
 

@@ -5,7 +5,9 @@ These are `F.scaled_dot_product_attention`, its fused kernel, and `nn.MultiheadA
 
 import inspect
 import math
-from functools import reduce
+import sys
+from collections.abc import Callable
+from functools import partial, reduce
 from operator import add
 from typing import Any
 
@@ -21,6 +23,7 @@ from transom.lens.attention.record import JoinedOutput
 from transom.lens.capture.captured_attention import (
     CapturedAttention,
     EdgeCut,
+    Unreadable,
     combine_masks,
     dropout_note,
     make_problem,
@@ -56,6 +59,48 @@ def from_sdpa(
     output = output.reshape((*problem.shape[:3], V.shape[3]))
     lse = mark_empty_rows(problem, lse) if lse is not None and lse.shape == problem.shape[:3] else None
     return CapturedAttention(problem, output, lse, unproved=dropout_note(dropout_p))
+
+
+def from_nested_sdpa(
+    output: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> CapturedAttention | Unreadable:
+    """A call of the function with nested tensors of (heads, token, width): padded, with the padding masked."""
+    if attn_mask is not None or query.dim() != 4:
+        return Unreadable("it runs on nested tensors with a mask, or with other axes than heads, token and width")
+    (Q, rows), (K, columns), (V, _), (used, _) = (pad_nested(x) for x in (query, key, value, output))
+    masks: list[Mask] = [TensorMask(rows[:, None, :, None] & columns[:, None, None])]
+    if is_causal:
+        masks.append(Causal(start=0))
+    problem = make_problem(*align_heads(Q, K, V, enable_gqa), combine_masks(masks), scale=scale)
+    return CapturedAttention(problem, used, unproved=dropout_note(dropout_p))
+
+
+def pad_nested(x: Tensor) -> tuple[Tensor, Tensor]:
+    """A nested tensor of (heads, token, width) padded to (batch, heads, token, width), and True where it is real."""
+    parts = [part.detach() for part in x.unbind()]
+    longest = max(part.shape[1] for part in parts)
+    lengths = torch.tensor([part.shape[1] for part in parts])
+    padded = torch.stack([F.pad(part, (0, 0, 0, longest - part.shape[1])) for part in parts])
+    return padded, (torch.arange(longest)[None] < lengths[:, None]).to(padded.device)
+
+
+def wrap_jagged_attention(capture: Callable[..., Tensor]) -> Callable[[], None]:
+    """Let `capture` run the function on jagged nested tensors, which is Python; returns a function that undoes it."""
+    library: Any = sys.modules.get("torch.nested._internal.ops")
+    name = "jagged_scaled_dot_product_attention"
+    original = getattr(library, name, None)
+    if original is None:
+        return lambda: None
+    setattr(library, name, partial(capture, original))
+    return lambda: setattr(library, name, original)
 
 
 def align_heads(Q: Tensor, K: Tensor, V: Tensor, grouped: bool) -> tuple[Tensor, Tensor, Tensor]:

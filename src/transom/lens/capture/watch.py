@@ -1,5 +1,6 @@
 """`watch`: keep each attention that a model runs; the model's output stays bit-identical."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
@@ -13,15 +14,18 @@ from transom.lens.attention.kv_history import KVHistory, KVSlice
 from transom.lens.attention.labels import find_patch_grid
 from transom.lens.attention.sight import Sight, StatsOnlySight
 from transom.lens.capture.call_state import CAPTURE, AttentionListener
-from transom.lens.capture.captured_attention import CapturedAttention
+from transom.lens.capture.captured_attention import CapturedAttention, Unreadable
 from transom.lens.capture.dispatch_hooks import listen
 from transom.lens.capture.eager_attention import looks_like_attention
+from transom.lens.capture.evidence import WHOLE_MODEL, find_unseen, report_unseen
 from transom.lens.trace import Trace, layer_matches, list_some, suggest_names
+from transom.lens.unseen_attention import UnseenAttention
 from transom.names import Misfit
 
 KEEPS = ("qkv", "statistics")
+UNSEEN = ("raise", "warn", "allow")
 MASKS_COMPARED = 4  # of the masks kept so far, the last few may equal the next one
-WHOLE_MODEL, NO_MODULE = "(model)", "(no module)"  # names of attentions that have no path
+NO_MODULE = "(no module)"  # the name of an attention that has no path
 Layers = Sequence[str | int] | str | int | None
 Part = TypeVar("Part")
 
@@ -31,14 +35,14 @@ class AttentionNames:
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self.paths: dict[object, str] = {module: name for name, module in model.named_modules()}
+        self.paths: dict[nn.Module, str] = {module: name for name, module in model.named_modules()}
         self.ran: list[str] = []
         self.foreign = 0  # attentions of other models
 
     def attention_name(self, modules: list[nn.Module], order: int) -> str | None:
         """The path of the innermost module that is the model's; None if the attention is another model's."""
         for module in reversed(modules):
-            path = self.paths.get(module, self.paths.get(getattr(module, "_orig_mod", None)))
+            path = self.paths.get(module, self.paths.get(getattr(module, "_orig_mod", module)))
             if path is not None:
                 return ".".join(part for part in (path, implied_suffix(module, order)) if part) or WHOLE_MODEL
         return None if modules else NO_MODULE
@@ -137,52 +141,40 @@ class ModelCapture(AttentionListener):
     ) -> None:
         self.names = AttentionNames(model)
         self.trace, self.layers, self.keep, self.copies = trace, layers, keep, copies
-        self.unread: list[str] = []
+        self.unread: dict[str, tuple[str, str]] = {}  # attentions that could not be read: their class, and why
+        self.runs_before = CAPTURE.runs
+        self.lock = threading.Lock()  # threads that the model starts report here too
 
     def wants(self, name: str) -> bool:
         return self.layers is None or any(layer_matches(layer, name) for layer in self.layers)
 
-    def on_attention(self, captured: CapturedAttention | None, modules: list[nn.Module], order: int) -> None:
-        name = self.names.record(modules, order)
-        if name is None or not self.wants(name):
-            return
-        if captured is None:
-            self.unread.append(name)
+    def on_attention(self, captured: CapturedAttention | Unreadable, modules: list[nn.Module], order: int) -> None:
+        with self.lock:
+            name = self.names.record(modules, order)
+            if name is not None and self.wants(name):
+                self.keep_attention(name, captured, modules)
+
+    def keep_attention(self, name: str, captured: CapturedAttention | Unreadable, modules: list[nn.Module]) -> None:
+        if isinstance(captured, Unreadable):
+            self.unread[name] = (type(modules[-1]).__name__ if modules else "", captured.reason)
         elif self.keep == "statistics":
             self.trace.add(name, StatsOnlySight(captured.to_sight(), self.copies.device))
         else:
             self.trace.add(name, self.copies.copy_sight(captured, name))
 
-    def check_softmaxes(self, softmaxes: dict[nn.Module, tuple[int, ...]]) -> None:
-        """Raise an error for a softmax of an attention's shape in a module that is not named after attention."""
-        key_counts = {sight.shape[3] for sight in self.trace}
-        for module, shape in softmaxes.items():
-            name = self.names.paths.get(module)
-            if name is None or len(shape) != 4 or not self.wants(name):
-                continue
-            if shape[2] > 1 and (shape[2] == shape[3] or shape[3] in key_counts):
-                raise Misfit(
-                    f"a softmax over {shape} ran in {name or WHOLE_MODEL!r}, which may be attention but is not named"
-                    f" after it; name its class so that attention is in it, as in {type(module).__name__}Attention, or"
-                    " leave it out with layers=…"
-                )
+    def find_unseen(self) -> list[UnseenAttention]:
+        """The attention of the wanted layers that ran and was not captured."""
+        unseen = find_unseen(self.names.paths, self.names.ran, self.runs_before, self.unread)
+        return [one for one in unseen if self.wants(one.name)]
 
     def check_layers(self) -> None:
         """Raise an error for a layer that was named and never ran."""
-        ran = list(dict.fromkeys(self.names.ran))
+        ran = list(dict.fromkeys([*self.names.ran, *(one.name for one in self.trace.unseen)]))
         for layer in self.layers or ():
             if not any(layer_matches(layer, name) for name in ran):
                 raise Misfit(
                     f"layer {layer!r} was to be watched, but no attention ran in it; {suggest_names(str(layer), ran)}"
                 )
-
-    def check_read(self) -> None:
-        """Raise an error for attention that could not be read."""
-        if self.unread:
-            raise Misfit(
-                f"attention ran in {list_some(list(dict.fromkeys(self.unread)))} in a form that cannot be read, as its"
-                " weights are not queries by keys for each head; watch other modules with layers=…"
-            )
 
 
 @contextmanager
@@ -194,6 +186,7 @@ def watch(
     device: torch.device | str | None = None,
     targets: Sequence[str] | Sequence[Sequence[str]] | None = None,
     grid: tuple[int, int] | None = None,
+    unseen: Literal["raise", "warn", "allow"] = "raise",
 ) -> Iterator[Trace]:
     """While the block runs, keep each attention of the model; its output stays bit-identical.
 
@@ -203,21 +196,27 @@ def watch(
     device   the device for the kept tensors; by default they stay where they are
     targets  the tokens that the decoder of an encoder–decoder reads
     grid     rows and columns of an image's patches, if the model's config does not give them
+    unseen   what to do if attention ran that could not be captured: "raise" an error, "warn", or "allow" it;
+             `trace.unseen` lists it
     """
     check_is_model(model, "watch")
     if keep not in KEEPS:
         raise Misfit(f"keep must be one of {', '.join(KEEPS)}, but got {keep!r}; qkv keeps all that weights need")
+    if unseen not in UNSEEN:
+        raise Misfit(
+            f"unseen must be one of {', '.join(UNSEEN)}, but got {unseen!r}; trace.unseen lists what is unseen"
+        )
     trace = Trace(tokens, targets)
     if layers is not None:
         layers = [layers] if isinstance(layers, str | int) else list(layers)
     capture = ModelCapture(model, trace, layers, keep, TensorCopies(None if device is None else torch.device(device)))
     with listen(capture):
         yield trace
-        other_softmaxes = dict(CAPTURE.other_softmaxes)
-    capture.check_softmaxes(other_softmaxes)
-    capture.names.check_any_ran()
+        trace.unseen = capture.find_unseen()
+    report_unseen(trace.unseen, unseen)
+    if all(one.evidence == "weak" for one in trace.unseen):
+        capture.names.check_any_ran()
     capture.check_layers()
-    capture.check_read()
     set_grid(trace, model, grid)
 
 

@@ -82,6 +82,7 @@ class HeadSums(msgspec.Struct, forbid_unknown_fields=True):
 
     measures: list[str]
     layers: dict[str, LayerSums] = {}
+    unseen: str = ""  # what the runs do not show, in a line
 
     def layer(self, name: str, heads: int, cross: bool) -> LayerSums:
         """The sums of one attention, zero at first."""
@@ -104,6 +105,7 @@ class HeadSums(msgspec.Struct, forbid_unknown_fields=True):
                 f"one has the attentions {', '.join(self.layers):.80}, the other {', '.join(other.layers):.80}; these"
                 " are of different models, so measure them apart"
             )
+        self.unseen = self.unseen or other.unseen
         for name, layer in other.layers.items():
             self.layer(name, layer.heads, layer.cross).merge(layer, name)
 
@@ -142,10 +144,15 @@ class HeadRow:
 
 
 class HeadTable:
-    """Rows of heads, in the order of the layers; `missing` says why a measure of a layer is None."""
+    """Rows of heads, in the order of the layers.
 
-    def __init__(self, measures: Sequence[str], rows: Sequence[HeadRow], missing: dict[tuple[str, str], str]) -> None:
-        self.measures, self.rows, self.missing = tuple(measures), list(rows), missing
+    `missing` says why a measure of a layer is None, and `unseen` which attention of the model is not in the table.
+    """
+
+    def __init__(
+        self, measures: Sequence[str], rows: Sequence[HeadRow], missing: dict[tuple[str, str], str], unseen: str = ""
+    ) -> None:
+        self.measures, self.rows, self.missing, self.unseen = tuple(measures), list(rows), missing, unseen
 
     @classmethod
     def from_sums(cls, sums: HeadSums) -> "HeadTable":
@@ -167,7 +174,7 @@ class HeadTable:
             for measure in sums.measures
             if not any(layer.counts.get(measure, ()))
         }
-        return cls(sums.measures, rows, missing)
+        return cls(sums.measures, rows, missing, sums.unseen)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -198,11 +205,11 @@ class HeadTable:
             value = row.values[by]
             return (value is None, 0.0 if value is None else -value)
 
-        return HeadTable(self.measures, sorted(self.rows, key=rank)[:most], self.missing)
+        return HeadTable(self.measures, sorted(self.rows, key=rank)[:most], self.missing, self.unseen)
 
     def only(self, wanted: Callable[[HeadRow], bool]) -> "HeadTable":
         """The heads for which a function is true: `table.only(lambda row: row.cross)`."""
-        return HeadTable(self.measures, [row for row in self.rows if wanted(row)], self.missing)
+        return HeadTable(self.measures, [row for row in self.rows if wanted(row)], self.missing, self.unseen)
 
     def to_dicts(self) -> list[dict[str, object]]:
         """A plain dict per head."""
@@ -214,7 +221,8 @@ class HeadTable:
     def json(self) -> str:
         """The rows, and why measures are missing."""
         missing = [{"layer": layer, "measure": measure, "why": why} for (layer, measure), why in self.missing.items()]
-        return json.dumps({"heads": self.to_dicts(), "missing": missing}, indent=2, ensure_ascii=False)
+        table = {"heads": self.to_dicts(), "missing": missing, "unseen": self.unseen or None}
+        return json.dumps(table, indent=2, ensure_ascii=False)
 
     def csv(self) -> str:
         """A line per head; empty where there is no number."""
@@ -255,10 +263,11 @@ class HeadTable:
         measures_by_reason: dict[tuple[str, tuple[str, ...]], list[str]] = {}
         for (measure, why), layers in layers_by_reason.items():
             measures_by_reason.setdefault((why, tuple(layers)), []).append(measure)
-        return [
+        lines = [
             f"– {', '.join(measures)} of {layers[0]}{f' and {len(layers) - 1} more' if len(layers) > 1 else ''}: {why}"
             for (why, layers), measures in measures_by_reason.items()
         ]
+        return [*lines, self.unseen] if self.unseen else lines
 
 
 def fit_columns(widths: list[int], most: int | None) -> list[list[int]]:

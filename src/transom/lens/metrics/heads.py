@@ -16,6 +16,7 @@ from transom.lens.attention.sight import AttentionView, Sight
 from transom.lens.metrics.head_measures import HEADS, NEEDS, NEEDS_WEIGHTS, MeasureInput, RowValues, SequenceInfo
 from transom.lens.metrics.head_table import HeadSums, HeadTable, LayerSums
 from transom.lens.trace import Trace
+from transom.lens.unseen_attention import unseen_note
 from transom.names import Misfit, format_shape
 
 Progress = Callable[[float, int], None]
@@ -57,7 +58,7 @@ def measure_sums(
     if not len(trace):
         raise Misfit("heads measures a run, but the trace holds no attention; run the model inside transom.watch")
     wanted = list(HEADS) if measures is None else check_measures(measures)
-    sums = HeadSums(wanted)
+    sums = HeadSums(wanted, unseen=unseen_note(trace.unseen))
     encoder_side = (trace.tokens if tokens is None else tokens, real)
     decoder_side = (trace.targets if targets is None else targets, target_real)
     has_cross = any(is_cross(name) for name in trace.names)

@@ -13,6 +13,7 @@ from transom.lens.attention.labels import in_decoder, is_cross
 from transom.lens.attention.record import mean_weights
 from transom.lens.attention.sight import AnySight, Sight
 from transom.lens.trace import Trace, layer_matches, suggest_names
+from transom.lens.unseen_attention import UnseenAttention, unseen_note
 from transom.names import Misfit
 
 TARGET, SOURCE = "target", "source"
@@ -54,16 +55,20 @@ class Rollout:
     keys      the tokens of the sequence itself; in an encoder–decoder those the decoder reads
     sources   the tokens of the source, in an encoder–decoder
     layers    the attentions it went through, from the last to the first
+    unseen    the attention of the model that it could not go through
     """
 
     rows: list[int]
     keys: Float[Tensor, "rows keys"]
     sources: Float[Tensor, "rows source"] | None
     layers: list[str]
+    unseen: tuple[UnseenAttention, ...] = ()
 
     def __repr__(self) -> str:
         sources = "" if self.sources is None else f", sources={self.sources.shape[1]}"
-        return f"Rollout(rows={len(self.rows)}, keys={self.keys.shape[1]}{sources}, layers={len(self.layers)})"
+        note = unseen_note(self.unseen)
+        layers = f"layers={len(self.layers)}{f'. {note}' if note else ''}"
+        return f"Rollout(rows={len(self.rows)}, keys={self.keys.shape[1]}{sources}, {layers})"
 
 
 def rollout(
@@ -95,7 +100,7 @@ def rollout(
         shares[link.rows_of] = residual * held + (1.0 - residual) * left
         shares[link.keys_of] = shares[link.keys_of] + (1.0 - residual) * moved
     sources = shares[SOURCE] if chain.source else None
-    return Rollout(chosen.tolist(), shares[TARGET], sources, chain.names)
+    return Rollout(chosen.tolist(), shares[TARGET], sources, chain.names, tuple(trace.unseen))
 
 
 def flow(
@@ -134,7 +139,7 @@ def flow(
         return values
 
     sources = max_flows(SOURCE, chain.source) if chain.source else None
-    return Rollout(chosen.tolist(), max_flows(TARGET, chain.target), sources, chain.names)
+    return Rollout(chosen.tolist(), max_flows(TARGET, chain.target), sources, chain.names, tuple(trace.unseen))
 
 
 def build_chain(

@@ -21,6 +21,7 @@ from transom.lens.attention.sight import AnySight, Sight, StatsOnlySight
 from transom.lens.attention.statistics import Statistics
 from transom.lens.storage.mask_codec import bias_from_dict, mask_from_dict, part_to_dict
 from transom.lens.storage.tensor_file import TensorFormat, TensorReader, check_dtype
+from transom.lens.unseen_attention import UnseenAttention
 from transom.names import Misfit
 
 STATISTICS = ("entropy", "peak", "distance", "received")
@@ -57,6 +58,7 @@ class TraceHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     tokens: list[list[str]] | None
     targets: list[list[str]] | None = None
     grid: PatchGrid | None = None
+    unseen: list[UnseenAttention] = []
     sights: list[SightEntry]
 
 
@@ -92,10 +94,12 @@ def to_saved(x: Tensor) -> Tensor:
 
 
 def save_trace(path: Path, labels: RunLabels, entries: list[tuple[str, AnySight]]) -> None:
-    """Write the attentions and the labels of a run."""
+    """Write the attentions and the labels of a run, and which attention could not be captured."""
     writer = TensorWriter()
     sights = [sight_to_entry(name, sight, writer) for name, sight in entries]
-    header = TraceHeader(tokens=labels.tokens, targets=labels.targets, grid=labels.grid, sights=sights)
+    header = TraceHeader(
+        tokens=labels.tokens, targets=labels.targets, grid=labels.grid, unseen=labels.unseen, sights=sights
+    )
     TRACE.save(path, header, {name: to_saved(x) for name, x in writer.tensors.items()})
 
 

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from transom.files.strict_settings import suggest
 from transom.files.terminal import escape_all_but_colours
 from transom.names import Misfit
@@ -52,7 +54,18 @@ def draw(view: str, thing: Any, **options: Any) -> Picture:
     for name in options:
         if name not in known:
             raise Misfit(f"the view {view!r} has no option {name!r}; {suggest(name, known)}")
-    return VIEWS[view](thing, **options)
+    return add_unseen(VIEWS[view](thing, **options), thing)
+
+
+def add_unseen(picture: Picture, thing: Any) -> Picture:
+    """The picture with a note on the attention of the run that could not be seen."""
+    labels = getattr(thing, "run_labels", None) or (getattr(thing, "trace_labels", None) or (None, None))[1]
+    if labels is None or not labels.unseen:
+        return picture
+    from transom.lens.unseen_attention import unseen_note
+
+    note = unseen_note(labels.unseen)
+    return replace(picture, notes=(*picture.notes, note)) if note else picture
 
 
 def options_of(view: Callable[..., Picture]) -> list[str]:
