@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-native test-kills fuzz lint bench bench-quick bench-peers pip-audit screenshots clean
+.PHONY: help run test test-all test-native test-kills fuzz audit lint bench bench-quick bench-peers pip-audit screenshots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -35,6 +35,9 @@ test-kills: $(FOR_WORK)  ## a training run killed 200 times, and the same as one
 SECONDS ?= 20
 fuzz: $(FOR_WORK)  ## random and damaged input for kernels, files and the server, one line of counts each
 	@$(BIN)/python -m fuzz --seconds $(SECONDS)
+
+audit: $(FOR_WORK)  ## every architecture of transformers, built small and watched: docs/audit.md (about twenty minutes)
+	@$(BIN)/python -m audit
 
 lint: $(FOR_WORK)  ## Python: ruff (lint and format) and pyright; C++: clang-format; JavaScript, CSS, HTML: deno
 	@$(BIN)/ruff check
