@@ -32,7 +32,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="JSON instead of lines")
     options = parser.parse_args()
     _, pairs = train_and_validation(load_recipe(options.recipe, options.sets), Pair, on_test_set=True)
-    sources, targets = (each[: options.sentences] for each in group_references(pairs))
+    sources, targets = group_references(pairs)
+    sources, targets = sources[: options.sentences], targets[: options.sentences]
     model, tokenizer = load_for_task(options.model, "encoder_decoder")
     assert isinstance(model, EncoderDecoder)
     note(f"{len(sources)} sentences in float32 …")

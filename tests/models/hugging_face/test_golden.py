@@ -1,4 +1,4 @@
-"""Trained models with known answers: a writer's text, and every published activation of a small sorter."""
+"""Trained models with known answers: a writer's text, and published weights, vectors and logits of a small sorter."""
 
 import base64
 import json
