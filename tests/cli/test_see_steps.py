@@ -146,7 +146,7 @@ def test_bad_use_is_one_line(see, args, message):
         ),
         (
             ["--cell", "dog,sat", "--layer", "encoder.blocks.1.attention"],
-            "FROM 'dog' is none of the tokens; there are The, cat, sat, ., </s>",
+            "FROM 'dog' is none of the tokens; there are the, cat, sat, ., </s>",
         ),
     ],
 )

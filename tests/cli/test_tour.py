@@ -242,8 +242,9 @@ def test_the_weights_are_rows_over_the_source_tokens(translation):
     assert torch.allclose(weights.sum(-1), torch.ones(len(weights)), atol=1e-5)
     assert translation.receipt["holds"]
     assert translation.receipt["difference"] <= translation.receipt["tolerance"]
-    assert "".join(translation.sources).startswith(translation.source)
-    assert translation.target.strip() == "".join(translation.targets[:-1]).strip()
+    # The first word of a text has no capital among the tokens, only in the text (docs/text.md).
+    assert "".join(translation.sources).strip().startswith(translation.source[0].lower() + translation.source[1:])
+    assert translation.target[0].lower() + translation.target[1:] == "".join(translation.targets[:-1]).strip()
     assert translation.reads == ["<s>", *translation.targets[:-1]]
 
 
