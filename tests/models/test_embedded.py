@@ -20,7 +20,15 @@ def test_it_is_small_whole_and_says_where_it_comes_from(name):
     verify_manifest(folder)
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 13 * 10**6
     readme = (folder / "README.md").read_text(encoding="utf-8")
-    for word in ("recipes/en-fr.toml", "recipes/en-fr/everyday.toml", "Tatoeba", "CC-BY 2.0", "seed", "sacreBLEU", "transom evaluate"):
+    for word in (
+        "recipes/en-fr.toml",
+        "recipes/en-fr/everyday.toml",
+        "Tatoeba",
+        "CC-BY 2.0",
+        "seed",
+        "sacreBLEU",
+        "transom evaluate",
+    ):
         assert word in readme
 
 
