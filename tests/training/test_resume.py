@@ -151,10 +151,18 @@ def settings():
     ]
 
 
+def recipe_with(section, folder):
+    """A recipe that has this section: those of a translator, or those of a classifier."""
+    sections = {"augment": {"augment": {}}, "start": {"start": {"model": "m"}}}
+    if section in sections:
+        return small_recipe(folder, folder / "x.tsv", **sections[section])
+    return small_recipe(folder, folder / "x.tsv", task="classify", vectors={"file": "v.txt"})
+
+
 @pytest.mark.parametrize(("section", "name"), settings())
 def test_a_setting_newer_than_the_checkpoint_has_its_default(tmp_path, section, name):
     """Whatever its default is, None as well."""
-    recipe = small_recipe(tmp_path, tmp_path / "x.tsv", task="classify", vectors={"file": "v.txt"})
+    recipe = recipe_with(section, tmp_path)
     saved = recipe_to_dict(recipe)
     default = {field.name: field.default for field in msgspec.structs.fields(SECTIONS.get(section, Recipe))}[name]
     (saved if section is None else saved[section]).pop(name)
@@ -173,7 +181,7 @@ def test_a_setting_newer_than_the_checkpoint_has_its_default(tmp_path, section, 
 
 @pytest.mark.parametrize("section", [None, *SECTIONS])
 def test_a_setting_that_this_version_does_not_have_is_named(tmp_path, section):
-    saved = recipe_to_dict(small_recipe(tmp_path, tmp_path / "x.tsv", task="classify", vectors={"file": "v.txt"}))
+    saved = recipe_to_dict(recipe_with(section, tmp_path))
     (saved if section is None else saved[section])["newer"] = 1
     with pytest.raises(Misfit) as error:
         parse_saved_recipe(saved, "state.json")

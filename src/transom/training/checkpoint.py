@@ -19,6 +19,7 @@ from transom.files.atomic_files import (
     write_errors_as_misfit,
     write_file,
 )
+from transom.files.model_paths import path_exists
 from transom.names import Misfit
 from transom.training.checkpoint_files import (
     STATE,
@@ -192,6 +193,8 @@ def unshare_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def find_unfinished(folder: Path) -> Path | None:
     """The folder of a run that has checkpoints but no model yet, from that folder or the one its model will get."""
     run = folder.parent if folder.name == MODEL else folder
-    if (run / MODEL).exists() or not (run / STEPS).is_dir() or not list_steps(run / STEPS):
+    if path_exists(run / MODEL) or not path_exists(run / STEPS):
+        return None
+    if not (run / STEPS).is_dir() or not list_steps(run / STEPS):
         return None
     return run
