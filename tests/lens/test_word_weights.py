@@ -32,7 +32,7 @@ def test_the_tokens_of_the_embedded_translator_tell_their_words():
     tokenizer = Tokenizer.load(embedded_folder() / "tokenizer.json")
     text = "She wrote an unbelievably long letter."
     pieces = tokenizer.pieces(tokenizer.encode(text))
-    assert [join_tokens(pieces, group) for group in group_words(pieces)] == text.split()
+    assert [join_tokens(pieces, group) for group in group_words(pieces)] == text.lower().split()  # capitals are marks
     assert len(pieces) > len(text.split())
 
 

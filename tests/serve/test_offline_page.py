@@ -74,7 +74,7 @@ def test_every_head_is_in_it_and_the_one_that_was_open_with_its_steps_and_effect
     assert set(state["taken"]["maps"].values()) == {0}
     assert (state["models"], state["taken"]["attention"], state["taken"]["head"]) == ([], 4, 3)
     assert state["taken"]["effects"] is True
-    contents = "It contains the arrows and the map of every head, and every step of decoder.blocks.0.cross, head 3."
+    contents = "It contains the arrows and the map of every head, and every step of encoder.blocks.4.attention, head 3."
     assert state["taken"]["said"] == contents
     assert (
         stored["missing"] == f"this copy does not contain it. {contents} For the rest, open the run with transom serve."
