@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import transom
+from transom.serve.offline_page import IMPORT, resolve_import
 
 STATIC = Path(transom.__file__).parent / "serve" / "static"
-SCRIPTS = sorted(STATIC.glob("*.js"))
+SCRIPTS = sorted(STATIC.rglob("*.js"))
 WIDEST, LONGEST_FILE, LONGEST_FUNCTION = 120, 200, 40
 # A name before brackets that is not called or declared by them.
 NOT_A_FUNCTION = {"if", "for", "while", "switch", "catch"}
@@ -127,7 +128,7 @@ def test_scripts_are_short(path):
 
 
 @pytest.mark.parametrize(
-    "path", [*SCRIPTS, *sorted(STATIC.glob("*.css")), *sorted(STATIC.glob("*.html"))], ids=lambda path: path.name
+    "path", [*SCRIPTS, *sorted(STATIC.rglob("*.css")), *sorted(STATIC.glob("*.html"))], ids=lambda path: path.name
 )
 def test_no_line_is_wide(path):
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -135,18 +136,21 @@ def test_no_line_is_wide(path):
 
 
 def test_every_script_is_reached_from_the_page():
-    """A flat folder whose names the bundler of the offline page can follow."""
+    """By imports that the bundler of the offline page can follow."""
     reached, rest = set(), ["app"]
     while rest:
         name = rest.pop()
         if name not in reached:
             reached.add(name)
-            rest += re.findall(r'"\./(\w+)\.js";', (STATIC / f"{name}.js").read_text(encoding="utf-8"))
-    assert reached == {path.stem for path in SCRIPTS}
+            source = (STATIC / f"{name}.js").read_text(encoding="utf-8")
+            rest += [resolve_import(name, match["file"]) for match in IMPORT.finditer(source)]
+            assert len(re.findall(r"^import ", source, re.MULTILINE)) == len(list(IMPORT.finditer(source))), name
+    assert reached == {path.relative_to(STATIC).with_suffix("").as_posix() for path in SCRIPTS}
 
 
 def test_every_class_of_the_style_is_used():
-    style = re.sub(r"/\*.*?\*/", "", (STATIC / "style.css").read_text(encoding="utf-8"), flags=re.DOTALL)
+    styles = "".join(path.read_text(encoding="utf-8") for path in STATIC.rglob("*.css"))
+    style = re.sub(r"/\*.*?\*/", "", styles, flags=re.DOTALL)
     names = set(re.findall(r"[.#]([a-z][\w-]*)(?=[^{};]*\{)", style))
     python = (Path(transom.__file__).parent / "show").rglob("*.py")
     users = [*SCRIPTS, STATIC / "index.html", *python]

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import posixpath
 import re
 import tempfile
 import webbrowser
@@ -24,27 +25,29 @@ if TYPE_CHECKING:
     from transom.lens import Trace
     from transom.serve.session import SessionRun
 
-IMPORT = re.compile(r'^import (?:\{\s(?P<names>[^}]+)\s\} from )?"\./(?P<file>\w+)\.js";\n', re.MULTILINE)
+IMPORT = re.compile(r'^import (?:\{\s(?P<names>[^}]+)\s\} from )?"(?P<file>\.{1,2}/[\w/]+)\.js";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function) (?P<name>\w+))", re.MULTILINE)
+STYLE = re.compile(r' *<link rel="stylesheet" href="(?P<file>[\w/]+\.css)">\n')
 FIRST = "app"
 HEIGHT = 760  # pixels of the frame in a notebook
 
 
 def build_html(answers: str, title: str) -> str:
     """A page that loads nothing; `answers` are the responses it needs, in base64."""
-    script, style = bundle_scripts(), read_static("style.css")
+    page = read_static("index.html")
+    script, style = bundle_scripts(), "".join(read_static(match["file"]) for match in STYLE.finditer(page))
     icon = f"data:image/svg+xml;base64,{base64.b64encode(read_static('icon.svg').encode()).decode()}"
     policy = f"default-src 'none'; script-src {csp_hash(script)}; style-src {csp_hash(style)}; img-src data:"
     replacements = {
         '<meta charset="utf-8">': '<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="'
         f"{policy}; base-uri 'none'; form-action 'none'\">",
-        '<link rel="stylesheet" href="style.css">': f"<style>{style}</style>",
+        "</head>": f"<style>{style}</style>\n</head>",
         '<script type="module" src="app.js"></script>\n': "",
         "<title>Transom: a window into self-attention</title>": f"<title>{title}</title>",
         "</body>": f'<script type="application/octet-stream" id="offline-answers">{answers}</script>\n'
         f"<script>{script}</script>\n</body>",
     }
-    page = read_static("index.html").replace("icon.svg", icon)
+    page = STYLE.sub("", page).replace("icon.svg", icon)
     for before, after in replacements.items():
         assert page.count(before) == 1, before
         page = page.replace(before, after)
@@ -76,16 +79,25 @@ def add_module(name: str, modules: dict[str, str], importers: tuple[str, ...]) -
         return
     source = read_static(f"{name}.js")
     for match in IMPORT.finditer(source):
-        add_module(match["file"], modules, (*importers, name))
+        add_module(resolve_import(name, match["file"]), modules, (*importers, name))
     exported = ", ".join(match["name"] for match in EXPORT.finditer(source))
-    body = EXPORT.sub("", IMPORT.sub(import_as_constant, source))
-    modules[name] = f"const in_{name} = (() => {{\n{body}return {{ {exported} }};\n}})();"
+    body = EXPORT.sub("", IMPORT.sub(lambda match: import_as_constant(name, match), source))
+    modules[name] = f"const {constant_name(name)} = (() => {{\n{body}return {{ {exported} }};\n}})();"
 
 
-def import_as_constant(match: re.Match[str]) -> str:
+def resolve_import(importer: str, file: str) -> str:
+    """The module that `importer` calls `file`, as a path from the folder of all of them."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(importer), file))
+
+
+def constant_name(module: str) -> str:
+    return f"in_{module.replace('/', '_')}"
+
+
+def import_as_constant(importer: str, match: re.Match[str]) -> str:
     """`import { a as b }` as constants from the exports of that module."""
-    names = match["names"]
-    return "" if names is None else f"const {{ {names.replace(' as ', ': ')} }} = in_{match['file']};\n"
+    names, module = match["names"], resolve_import(importer, match["file"])
+    return "" if names is None else f"const {{ {names.replace(' as ', ': ')} }} = {constant_name(module)};\n"
 
 
 class OfflinePage:

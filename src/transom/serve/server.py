@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import PurePath
 
 import uvicorn
@@ -53,10 +54,17 @@ def allowed_methods(routes: list[StarletteRoute], scope: Scope) -> set[str]:
 
 def page_files() -> Iterator[tuple[str, Answer]]:
     """The page's own files by path, read once at the start: no request ever names a file."""
-    for file in (files("transom.serve") / "static").iterdir():
+    yield from folder_files(files("transom.serve") / "static", "/")
+
+
+def folder_files(folder: Traversable, path: str) -> Iterator[tuple[str, Answer]]:
+    """The files of a folder of the page, and of those in it."""
+    for file in folder.iterdir():
         kind = STATIC.get(PurePath(file.name).suffix)
-        if kind is not None:
-            yield "/" if file.name == "index.html" else f"/{file.name}", Answer(file.read_bytes(), kind)
+        if file.is_dir():
+            yield from folder_files(file, f"{path}{file.name}/")
+        elif kind is not None:
+            yield path if file.name == "index.html" else f"{path}{file.name}", Answer(file.read_bytes(), kind)
 
 
 def static_endpoint(answer: Answer) -> Endpoint:
