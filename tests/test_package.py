@@ -155,7 +155,10 @@ def test_the_page_of_the_wheel_has_its_files(bare, tmp_path):
 
             names = re.findall(r'(?:src|href)="([\w-]+\.\w+)"', fetched(""))
             assert {"app.js", "style.css", "icon.svg"} == set(names)
-            scripts = [path for path in (ROOT / "src/transom/serve/static").iterdir() if path.name != "index.html"]
-            assert all(fetched(path.name) == path.read_text(encoding="utf-8") for path in scripts)
+            static = ROOT / "src/transom/serve/static"
+            scripts = [path for path in static.rglob("*.*") if path.name != "index.html"]
+            assert all(
+                fetched(path.relative_to(static).as_posix()) == path.read_text(encoding="utf-8") for path in scripts
+            )
         finally:
             server.terminate()

@@ -58,6 +58,36 @@ class WeightsRequest(RequestFields, frozen=True):
     keys: Annotated[int, msgspec.Meta(ge=1, le=64)] = 32
 
 
+class ThumbnailsRequest(RequestFields, frozen=True):
+    """Small maps of every head of some attentions."""
+
+    cells: Annotated[int, msgspec.Meta(ge=4, le=32)] = 16
+    first: Index = 0  # attention
+    count: Annotated[int, msgspec.Meta(ge=1, le=512)] = 512
+
+
+class WindowRequest(RequestFields, frozen=True):
+    """The tokens that the picture of a model shows: so many of the text or the source, and of the target."""
+
+    first: Index = 0
+    first_target: Index = 0
+    count: Annotated[int, msgspec.Meta(ge=1, le=32)] = 16
+
+
+class InfluenceRequest(WindowRequest, frozen=True):
+    """A row whose next token is explained, and the tokens that are shown."""
+
+    row: Index = 0
+
+
+class RowRequest(RequestFields, frozen=True):
+    """One row of a head, with its arithmetic."""
+
+    head: Index = 0
+    query: Index = 0
+    count: Annotated[int, msgspec.Meta(ge=1, le=64)] = 20
+
+
 class TopEdgesRequest(RequestFields, frozen=True):
     """The strongest edges of a head."""
 

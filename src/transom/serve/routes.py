@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from transom.serve import lesson_data, map_tiles, offline_page, pictures, request_fields, run_queries
+from transom.serve import lesson_data, map_tiles, offline_page, pictures, request_fields, run_queries, stage_queries
 from transom.serve.answer_cache import Answer, AnswerCache, as_answer
 from transom.serve.offline_answers import HeadIndex
 from transom.serve.request_fields import Fields, parse_body, parse_query
@@ -183,6 +183,31 @@ async def picture(context: RequestContext, request: "Request") -> Answer:
     return await context.compute_once(request, lambda job: pictures.picture_file(*draw))
 
 
+async def thumbnails(context: RequestContext, request: "Request") -> Answer:
+    run, fields = context.run(request), query_fields(request, request_fields.ThumbnailsRequest)
+    return await context.compute_once(request, lambda job: stage_queries.thumbnails(run, fields, job))
+
+
+async def mean_weights(context: RequestContext, request: "Request") -> Answer:
+    run, fields = context.run(request), query_fields(request, request_fields.WindowRequest)
+    return await context.compute_once(request, lambda job: stage_queries.mean_weights(run, fields, job))
+
+
+async def residual(context: RequestContext, request: "Request") -> Answer:
+    run = context.run(request)
+    return await context.compute_once(request, lambda job: stage_queries.residual_sizes(run, job))
+
+
+async def influence(context: RequestContext, request: "Request") -> Answer:
+    run, fields = context.run(request), query_fields(request, request_fields.InfluenceRequest)
+    return await context.compute_once(request, lambda job: stage_queries.influence_for_row(run, fields, job))
+
+
+async def row(context: RequestContext, request: "Request") -> Answer:
+    run, index, fields = context.attention_query(request, request_fields.RowRequest)
+    return await context.compute_once(request, lambda job: stage_queries.row_arithmetic(run, index, fields))
+
+
 async def glossary(context: RequestContext, request: "Request") -> Json:
     from transom.lessons.glossary import GLOSSARY
 
@@ -222,6 +247,10 @@ ROUTES = (
     Route("GET", RUN + "/heads", heads, "every head with its measures"),
     Route("GET", RUN + "/measuring", stream_heads, "the progress of measuring its heads (events)"),
     Route("GET", RUN + "/telling", first_head, "the head to show first, chosen as in transom see"),
+    Route("GET", RUN + "/thumbnails", thumbnails, "every head as a small map (bytes)"),
+    Route("GET", RUN + "/mean_weights", mean_weights, "per attention, the mean weights of its heads in a window"),
+    Route("GET", RUN + "/residual", residual, "per block and token, the length of what each part adds"),
+    Route("GET", RUN + "/influence", influence, "what each head and edge was worth for the token after one row"),
     Route("POST", RUN + "/knock_out", knock_out_edges, "the run again without some edges or heads, and what changed"),
     Route("GET", RUN + "/beside", compare, "the outputs of this run and of another one, row by row"),
     Route("GET", RUN + "/page", download_page, "the run as a page in one file, with one head open (HTML)"),
@@ -229,6 +258,7 @@ ROUTES = (
     Route("GET", ATTENTION + "/overview", stream_map, "the progress of computing a head's whole map (events)"),
     Route("GET", ATTENTION + "/tile", tile, "a tile of a head's map at some zoom (bytes)"),
     Route("GET", ATTENTION + "/weights", weights, "up to 64 × 64 single weights and scores, with their tokens"),
+    Route("GET", ATTENTION + "/row", row, "one row of a head: its query, keys, values, scores, weights and their sum"),
     Route("GET", ATTENTION + "/strongest", strongest, "the strongest edges of a head"),
     Route("GET", ATTENTION + "/effects", effects, "the strongest edges of a row: weight, norm, share and effect"),
     Route("GET", ATTENTION + "/picture/{view}", picture, "a view of a head: JSON, SVG, HTML, PNG, PDF, text"),
