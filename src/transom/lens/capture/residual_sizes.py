@@ -32,9 +32,9 @@ class BlockSizes:
     """
 
     block: str
-    before: Float[Tensor, "tokens"]
+    before: Float[Tensor, "any"]
     parts: list[tuple[str, Tensor]]
-    after: Float[Tensor, "tokens"]
+    after: Float[Tensor, "any"]
 
 
 @dataclass(eq=False)
@@ -137,5 +137,5 @@ def block_sizes(path: str, recorder: BlockRecorder, attentions: list[str]) -> Bl
     return BlockSizes(path, length_per_token(recorder.before), lengths, length_per_token(recorder.after))
 
 
-def length_per_token(x: Tensor) -> Float[Tensor, "tokens"]:
+def length_per_token(x: Tensor) -> Float[Tensor, "any"]:
     return x[0].double().norm(dim=-1)
