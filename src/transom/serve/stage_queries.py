@@ -62,7 +62,7 @@ def mean_weights(run: "SessionRun", fields: WindowRequest, job: "Job") -> dict[s
         job.raise_if_cancelled()
         _, sight = run.attention(index)
         rows, keys = window_of(run, index, fields)
-        found.append(rounded(sight.weights(batch=0, rows=rows, keys=keys).float().mean(dim=0)))
+        found.append(round_values(sight.weights(batch=0, rows=rows, keys=keys).float().mean(dim=0)))
     return {"first": fields.first, "first_target": fields.first_target, "attentions": found}
 
 
@@ -77,9 +77,9 @@ def residual_sizes(run: "SessionRun", job: "Job") -> dict[str, Any]:
     blocks = [
         {
             "block": path,
-            "before": rounded(sizes.before),
-            "parts": [{"kind": kind, "size": rounded(size)} for kind, size in sizes.parts],
-            "after": rounded(sizes.after),
+            "before": round_values(sizes.before),
+            "parts": [{"kind": kind, "size": round_values(size)} for kind, size in sizes.parts],
+            "after": round_values(sizes.after),
         }
         for path, sizes in found.items()
         if sizes is not None
@@ -120,10 +120,10 @@ def influence_for_row(run: "SessionRun", fields: InfluenceRequest, job: "Job") -
     heads, edges = [], []
     for index, (name, sight) in enumerate(run.trace.entries):
         known = found[name] if name in found.names else None
-        heads.append([None] * sight.shape[1] if known is None else rounded(known.per_head()[0]))
+        heads.append([None] * sight.shape[1] if known is None else round_values(known.per_head()[0]))
         window = window_of(run, index, fields)
         edges.append(
-            None if known is None else rounded(known.edges(batch=0, rows=window[0], keys=window[1]).sum(dim=0))
+            None if known is None else round_values(known.edges(batch=0, rows=window[0], keys=window[1]).sum(dim=0))
         )
     return {"by": INFLUENCE, "row": fields.row, "heads": heads, "edges": edges}
 
@@ -165,8 +165,8 @@ def row_arithmetic(run: "SessionRun", index: int, fields: RowRequest) -> dict[st
             "token": labels.at[key],
             "score": float(scores[key]) if allowed[key] else None,
             "weight": float(weights[key]),
-            "K": rounded(K[key]),
-            "V": rounded(V[key]),
+            "K": round_values(K[key]),
+            "V": round_values(V[key]),
         }
         for key in listed.tolist()
     ]
@@ -174,15 +174,15 @@ def row_arithmetic(run: "SessionRun", index: int, fields: RowRequest) -> dict[st
         "token": labels.reads[fields.query],
         "scale": float(problem.scale),
         "softcap": None if problem.softcap is None else float(problem.softcap),
-        "Q": rounded(Q[fields.query]),
+        "Q": round_values(Q[fields.query]),
         "keys": keys,
         "others": {"count": int(rest.sum()), "weight": float(weights[rest].sum())},
         "masked": int((~allowed).sum()),
-        "output": rounded(sight.output[0, fields.head, fields.query].float()),
+        "output": round_values(sight.output[0, fields.head, fields.query].float()),
     }
 
 
-def rounded(numbers: "Tensor") -> list[Any]:
+def round_values(numbers: "Tensor") -> list[Any]:
     """Six digits of each number."""
 
     def cut(value: Any) -> Any:
