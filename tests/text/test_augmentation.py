@@ -6,13 +6,12 @@ import pytest
 
 from transom.text.augmentation import (
     AUGMENTATIONS,
-    KEYBOARD,
     Material,
     augment_pairs,
     exclude_sources,
+    find_frame_values,
     find_proper_words,
     lower_first,
-    mistype,
     swap_name,
 )
 from transom.text.corpora import Pair
@@ -29,6 +28,12 @@ SLOTS = {
     "name": [Pair("Tom", "Tom"), Pair("Mary", "Marie"), Pair("{made_up}", "{made_up}")],
     "joint": [Pair(", and ", " et ")],
 }
+FRAMES = [
+    Pair('"{pair}"', "« {pair} »"),
+    Pair("I know that {clause}.", "Je sais que {clause}."),
+    Pair("If {clause}, {clause2}.", "Si {clause}, {clause2}."),
+]
+SLOTS |= {"frame": FRAMES, **find_frame_values(PAIRS, find_proper_words(PAIRS))}
 MATERIAL = Material(PAIRS, SLOTS, ("name",), find_proper_words(PAIRS))
 
 
@@ -71,24 +76,14 @@ def test_typos_are_on_the_source_side():
         assert abs(len(new.source) - len(old.source)) <= 4
 
 
-def test_a_typo_is_one_slip():
-    rng = random.Random(2)
-    for word in ["house", "where", "quiz"] * 40:
-        wrong = mistype(word, rng)
-        assert wrong[0] == word[0]
-        assert abs(len(wrong) - len(word)) <= 1
-        if len(wrong) == len(word) and sorted(wrong) != sorted(word):
-            ((old, new),) = [(a, b) for a, b in zip(word, wrong, strict=True) if a != b]
-            assert any(abs(row.find(old) - row.find(new)) == 1 for row in KEYBOARD if old in row and new in row)
-
-
 def test_punctuation_and_emoji_leave_the_words():
     for old, new in augment("punctuation"):
         assert new.source.rstrip(".!? ") == old.source.rstrip(".!?")
         assert new.target.rstrip(".!? ") == old.target.rstrip(".!? ")
     for old, new in augment("emoji"):
-        emoji = new.target.removeprefix(old.target + " ")
-        assert new.source.removesuffix(" " + emoji).rstrip(".") == old.source.rstrip(".")
+        emoji = new.target.replace(old.target, "").strip()
+        assert new.source.replace(emoji, "").strip().rstrip(".") == old.source.rstrip(".")
+        assert new.source.startswith(emoji) == new.target.startswith(emoji)
         assert not emoji.isascii()
 
 
@@ -124,6 +119,30 @@ def test_joined_pairs_are_whole_or_have_a_joint():
         else:
             assert sum(source in new.source for source in sources) >= 1
     assert joints
+
+
+def test_frames_hold_whole_pairs_or_clauses_and_french_is_elided():
+    whole = {pair.source: pair.target for pair in PAIRS}
+    clauses = {pair.source: pair.target for pair in SLOTS["clause"]}
+    assert (
+        clauses.items()
+        >= {"the house has 12 rooms": "la maison a 12 pièces", "Tom lives in Boston": "Tom vit à Boston"}.items()
+    )
+    assert "where are you going" not in clauses
+    seen = set()
+    for _, new in augment("framed"):
+        first = new.source[0]
+        seen.add(first)
+        if first == '"':
+            assert new.target == f"« {whole[new.source[1:-1]]} »"
+        elif first == "I" and new.source.startswith("I know that "):
+            clause = clauses[new.source.removeprefix("I know that ")[:-1]]
+            que = "qu'" if clause[0] in "aeiou" else "que "
+            assert new.target == f"Je sais {que}{clause}."
+        else:
+            assert "Si il" not in new.target
+    assert len(seen) == 2
+    assert AUGMENTATIONS["framed"](PAIRS[0], Material(PAIRS, {}, (), frozenset()), random.Random(1)) is None
 
 
 def test_only_ordinary_words_lose_their_capital():

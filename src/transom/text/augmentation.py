@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from transom.text.corpora import Pair
 from transom.text.holdout_split import sentence_key
 from transom.text.templates import SLOT, Slots, draw_number, fill_template, pick
+from transom.text.typos import mistype
 
 ATTEMPTS = 40  # pairs that are tried for each one that is wanted
 EMOJI = (  # noqa: SIM905
@@ -19,8 +20,9 @@ EMOJI = (  # noqa: SIM905
     "👏 🙏 💪 🤝 ❤️ 💔 💯 🔥 ✨ ⭐ 🎉 🎂 🎁 🎄 🌍 🌞 🌧️ ❄️ 🌹 🐱 "
     "🐶 🍕 🍰 ☕ 🍷 🚗 ✈️ 🚀 🏠 ⚽ 🎵 📷 📚 💻 📱 ✅ ❌ 😂 🍀 🥳"
 ).split()
+EMOJI_BLOCKS = ((0x1F300, 0x1F320), (0x1F330, 0x1F37F), (0x1F380, 0x1F3C4), (0x1F400, 0x1F4FC), (0x1F500, 0x1F53D))
+EMOJI_BLOCKS += ((0x1F600, 0x1F64F), (0x1F600, 0x1F64F), (0x1F680, 0x1F6C5), (0x1F90D, 0x1F93A), (0x1F947, 0x1F9FF))
 FRENCH_END = ".!? \u00a0\u202f"
-KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 SHORT = {
     "you": "u",
     "are": "r",
@@ -30,7 +32,8 @@ SHORT = {
     "tomorrow": "tmrw",
     "people": "ppl",
 }
-LONG_WORD = re.compile(r"[a-z]{4,}")
+LONG_WORD = re.compile(r"[A-Za-z]{3,}")
+NOT_ELIDED = re.compile(r"(?i)\b(que|quoique|lorsque|puisque) (?=[aeiouàâéèêîôœ])")
 NUMBER = re.compile(r"(?<![\d.,:/-])\d{1,4}(?![\d.,:/-]\d|\d|[a-z])")
 ELISION = re.compile(r"(?i)\b(?:de|que|lorsque|puisque|jusque|ne|le|la|se|me|te)\s$")
 WORDS = re.compile(r"[\w']+")
@@ -66,30 +69,16 @@ def change_case(pair: Pair, material: Material, rng: random.Random) -> Pair | No
     return Pair(re.sub(r"(?<![\w'])[a-z]", lambda letter: letter[0].upper(), pair.source), pair.target)
 
 
-def mistype(word: str, rng: random.Random) -> str:
-    """A word with two letters swapped, one left out, one doubled, or one replaced by its neighbour on the keyboard."""
-    kind, at = draw_number(rng, 0, 3), draw_number(rng, 1, len(word) - 2)
-    if kind == 0:
-        return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
-    if kind == 1:
-        return word[:at] + word[at + 1 :]
-    if kind == 2:
-        return word[:at] + word[at] + word[at:]
-    row = next(row for row in KEYBOARD if word[at] in row)
-    index = row.index(word[at])
-    return word[:at] + pick(rng, row[max(0, index - 1) : index] + row[index + 1 : index + 2]) + word[at + 1 :]
-
-
 def add_typos(pair: Pair, material: Material, rng: random.Random) -> Pair | None:
-    """One or two typos in the source; the target is right. Sometimes an apostrophe is lost, or a word is shortened."""
-    words = [match for match in LONG_WORD.finditer(pair.source)]
-    text, count = pair.source, draw_number(rng, 1, 2)
+    """One to three typos in the source; the target is right. Sometimes an apostrophe is lost, or a word shortened."""
+    text = pair.source
+    matches = LONG_WORD.finditer(text)
+    words = [match for match in matches if match.start() == 0 or match[0].lower() not in material.proper]
+    count = min(pick(rng, [1, 1, 2, 2, 3]), len(words))
     if "'" in text and rng.random() < 0.3:
         return Pair(text.replace("'", ""), pair.target)
-    if rng.random() < 0.1:
+    if rng.random() < 0.05:
         text = re.sub(r"\w+", lambda word: SHORT.get(word[0].lower(), word[0]), text)
-    elif not words:
-        return None
     else:
         for match in sorted({pick(rng, words) for _ in range(count)}, key=lambda match: -match.start()):
             text = text[: match.start()] + mistype(match[0], rng) + text[match.end() :]
@@ -112,9 +101,16 @@ def change_punctuation(pair: Pair, material: Material, rng: random.Random) -> Pa
     return Pair(source + mark, target + mark if mark == "..." else f"{target} {mark}")
 
 
+def draw_emoji(rng: random.Random) -> str:
+    """An emoji that people often use, or any one of a block of Unicode."""
+    return pick(rng, EMOJI) if rng.random() < 0.5 else chr(draw_number(rng, *pick(rng, EMOJI_BLOCKS)))
+
+
 def add_emoji(pair: Pair, material: Material, rng: random.Random) -> Pair | None:
-    """One to three emoji after the sentence, on both sides."""
-    emoji = "".join(pick(rng, EMOJI) for _ in range(pick(rng, [1, 1, 1, 2, 3])))
+    """One to three emoji after the sentence or before it, on both sides."""
+    emoji = "".join(draw_emoji(rng) for _ in range(pick(rng, [1, 1, 1, 2, 2, 3])))
+    if rng.random() < 0.15:
+        return Pair(f"{emoji} {pair.source}", f"{emoji} {pair.target}")
     source = pair.source if rng.random() < 0.6 else pair.source.rstrip(".")
     return Pair(f"{source} {emoji}", f"{pair.target} {emoji}")
 
@@ -170,6 +166,24 @@ def join_pairs(pair: Pair, material: Material, rng: random.Random) -> Pair | Non
     )
 
 
+def frame_pair(pair: Pair, material: Material, rng: random.Random) -> Pair | None:
+    """A frame of the slot `frame` around training pairs: quotation marks, a name before them, another sentence."""
+    if "frame" not in material.slots:
+        return None
+    made = fill_template(pick(rng, material.slots["frame"]), material.slots, rng)
+    target = NOT_ELIDED.sub(lambda match: match[1][:-1] + "'", made.target)
+    return Pair(made.source, re.sub(r"\b([Ss])i (ils?\b)", r"\1'\2", target))
+
+
+def find_frame_values(pairs: Iterable[Pair], proper: frozenset[str]) -> Slots:
+    """What frames are filled with: `pair`, any pair, and `clause`, a statement as it stands inside another sentence."""
+    pairs = [pair for pair in pairs if not set("{}") & {*pair.source, *pair.target}]
+    ends = [pair for pair in pairs if pair.source.endswith(".") and pair.target.endswith(".")]
+    whole = [pair for pair in ends if "." not in pair.source[:-1] + pair.target[:-1]]
+    clauses = [Pair(lower_first(pair.source[:-1], proper), lower_first(pair.target[:-1], proper)) for pair in whole]
+    return {"pair": pairs, "clause": clauses}
+
+
 def lower_first(text: str, proper: frozenset[str]) -> str:
     """A sentence as it stands inside another: its first word in lower case, unless it is a proper one."""
     word = WORDS.match(text)
@@ -188,6 +202,7 @@ AUGMENTATIONS: dict[str, Augmentation] = {
     "names": swap_names,
     "numbers": swap_numbers,
     "joined": join_pairs,
+    "framed": frame_pair,
 }
 
 

@@ -15,8 +15,19 @@ Item = TypeVar("Item")
 Slots = dict[str, list[Pair]]  # the values of each slot, as the source and as the target write them
 SLOT = re.compile(r"\{([a-z_]+)(\d*)\}")
 DEEPEST = 4  # slots inside values of slots
-CONSONANTS = "b c d f g h j k l m n p r s t v w z br ch dr gr kr sh st th tr".split()  # noqa: SIM905
-VOWELS = ("a", "e", "i", "o", "u", "ai", "ea")
+FROM_PAIRS = ("pair", "clause")  # slots of frames, which training pairs fill
+ONSETS = (  # noqa: SIM905
+    "b c d f g h j k l m n p r s t v w y z b d k l m n r s t v br ch cl dr fl fr gh gr gw hj kh kl kr kw ll mb nd ng "
+    "ny ph pr qu rh sc sch sh sk sl sm st str sv sz th tr ts tw ty vl wh wr x zh"
+).split()
+VOWELS = "a e i o u a e i o u ae ai au ay ea ee ei eo ia ie io oa oi oo ou ua ue ui uo y é".split()  # noqa: SIM905
+CODAS = (  # noqa: SIM905
+    "n r s l m t k d x n r s l ck ld ll lm ls lt nd ng nk ns nt rd rg rk rl rn rs rt sh ss st tt tz w z h ff"
+).split()
+NAME_ENDS = (  # noqa: SIM905
+    "a o i e y ah ov ova ev eva ez es sky ska wicz sson sen son berg burg mann stein ini elli etti ani ian yan idze "
+    "opoulos oglu escu quist strom dal gaard ford ton ham field wood worth ville land a ia ie ina ette elle is us io"
+).split()
 CODE = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
 
@@ -31,9 +42,25 @@ def draw_number(rng: random.Random, low: int, high: int) -> int:
 
 
 def make_name(rng: random.Random) -> str:
-    """A name that nobody has, of two or three syllables; a model can only copy it."""
-    name = "".join(pick(rng, CONSONANTS) + pick(rng, VOWELS) for _ in range(draw_number(rng, 2, 3)))
-    return (name + pick(rng, ["", "", "n", "r", "s", "l"])).capitalize()
+    """A name that nobody has, of one to four syllables; a model can only copy it."""
+    name = "" if rng.random() < 0.8 else pick(rng, VOWELS)
+    for _ in range(pick(rng, [1, 1, 2, 2, 2, 3])):
+        name += pick(rng, ONSETS) + pick(rng, VOWELS)
+        name += pick(rng, CODAS) if rng.random() < 0.35 else ""
+    if rng.random() < 0.45:
+        name = name.rstrip("aeiouyé") + pick(rng, NAME_ENDS) if len(name) > 3 else name + pick(rng, CODAS)
+    return name.capitalize()
+
+
+def make_word(rng: random.Random) -> str:
+    """A word in lower case without accents, for addresses, files and tags."""
+    return make_name(rng).lower().replace("é", "e")
+
+
+def make_digits(rng: random.Random) -> str:
+    """Three to five digits; half of them have digits more than once, which a model is quick to leave out."""
+    digits = "0123456789" if rng.random() < 0.5 else pick(rng, "0123456789") + pick(rng, "0123456789")
+    return "".join(pick(rng, digits) for _ in range(draw_number(rng, 3, 5)))
 
 
 def make_same(text: str) -> Pair:
@@ -58,7 +85,8 @@ GENERATORS: dict[str, Callable[[random.Random], Pair]] = {
     "number": lambda rng: make_same(str(draw_number(rng, 2, pick(rng, [9, 99, 999, 9999])))),
     "small": lambda rng: make_same(str(draw_number(rng, 2, 99))),
     "hundreds": lambda rng: make_same(str(draw_number(rng, 100, 999))),
-    "digits": lambda rng: make_same("".join(pick(rng, "0123456789") for _ in range(draw_number(rng, 3, 4)))),
+    "digits": lambda rng: make_same(make_digits(rng)),
+    "word": lambda rng: make_same(make_word(rng)),
     "thousands": make_thousands,
     "decimal": make_decimal,
     "year": lambda rng: make_same(str(draw_number(rng, 1750, 2060))),
@@ -93,7 +121,7 @@ def read_templates(path: Path | str, slots: Slots) -> list[Pair]:
         if source != target:
             raise Misfit(f"{path}: {template.source!r} and {template.target!r} must have the same slots; correct one")
         for name, _ in source:
-            if name not in slots and name not in GENERATORS:
+            if name not in slots and name not in GENERATORS and name not in FROM_PAIRS:
                 raise Misfit(f"{path}: there is no slot {name!r}; {suggest(name, [*slots, *GENERATORS])}")
     return templates
 

@@ -6,7 +6,14 @@ from collections.abc import Callable
 from msgspec.structs import asdict
 
 from transom.names import Misfit
-from transom.text.augmentation import AUGMENTATIONS, Material, augment_pairs, exclude_sources, find_proper_words
+from transom.text.augmentation import (
+    AUGMENTATIONS,
+    Material,
+    augment_pairs,
+    exclude_sources,
+    find_frame_values,
+    find_proper_words,
+)
 from transom.text.corpora import Pair, read_tsv
 from transom.text.everyday import read_everyday
 from transom.text.templates import Slots, fill_templates, read_slots, read_templates
@@ -35,7 +42,9 @@ def added_pairs(settings: AugmentSettings, pairs: list[Pair], seed: int) -> list
         templates = read_templates(settings.templates, slots)
         added += fill_templates(templates, slots, settings.filled, random.Random(f"{seed} templates"))
     shares = {name: share for name, share in asdict(settings).items() if name in AUGMENTATIONS and share}
-    material = Material(pairs, slots, tuple(settings.swapped), find_proper_words(pairs))
+    proper = find_proper_words(pairs)
+    values = find_frame_values(pairs, proper) if settings.framed else {}
+    material = Material(pairs, slots | values, tuple(settings.swapped), proper)
     return added + augment_pairs(material, shares, seed)
 
 

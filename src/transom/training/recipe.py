@@ -58,6 +58,7 @@ class AugmentSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     names: Extra = 0.0
     numbers: Extra = 0.0
     joined: Extra = 0.0
+    framed: Extra = 0.0
 
 
 class TokenizerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
