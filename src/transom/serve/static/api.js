@@ -5,7 +5,12 @@ import { isOffline, offlineResponse } from "./offline.js";
 const MOST_TRIES = 20; // of a server that says it is busy
 const JSON_BODY = { "Content-Type": "application/json" };
 
-const request = isOffline ? offlineResponse : (path, options) => fetch(path, options);
+let request = isOffline ? offlineResponse : (path, options) => fetch(path, options);
+
+// Let something else than a server answer: `transport(path, options)` gives a Response, as `fetch` does.
+export function useTransport(transport) {
+  request = transport;
+}
 
 // A response that is not an error; the message of an error is one line.
 async function requireOk(response) {
