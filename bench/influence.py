@@ -4,7 +4,9 @@ Agreement on trained models: the embedded translator, a small writer that is tra
 models in the folders that are named. Costs: the top 8 of all rows and the map of all heads of influence beside those of
 weights; memory for 32,768 tokens; `influence` of a GPT-2 beside its own forward and backward pass.
 
-    python -m bench.influence [--json] [--samples N] [--only agreement|cost] [--processor] [FOLDER …]
+Heads: all ranked at once, beside a knock-out of each, and the time of that beside a forward and a backward pass.
+
+    python -m bench.influence [--json] [--samples N] [--only agreement|heads|cost] [--processor] [FOLDER …]
 """
 
 import argparse
@@ -21,6 +23,9 @@ from bench.measuring.instruments import MiB, machine_info, measure_peak_memory, 
 from bench.measuring.timing import Work, measure_interleaved, use_processor_time
 from transom.kernels import dispatch
 from transom.lens import AttentionInfluence, Influence
+from transom.lens.attribution.agreement import correlation, ranks
+from transom.lens.attribution.head_ranking import HeadEffect, HeadRanker
+from transom.lens.attribution.output_estimates import estimate_output
 from transom.models import Decoder, DecoderConfig
 from transom.models.embedded import embedded_folder
 from transom.runner import load_text_model
@@ -80,6 +85,55 @@ def agreement(folders: list[Path], samples: int) -> list[dict[str, Any]]:
             ).rank
             rows.append({**row, "top_ten_in_twenty": found.top_found, "worst": found.to_dict()["worst"]})
     return rows
+
+
+def rank_heads(folders: list[Path]) -> list[dict[str, Any]]:
+    """For each model, how far the quick ranking of its heads agrees with knock-outs, and what it costs."""
+    rows = []
+    for name, folder in {"the embedded translator": embedded_folder(), **{each.name: each for each in folders}}.items():
+        note(f"{name}, heads …")
+        model = load_text_model(folder)
+        inputs = model.encode_text(SOURCE).inputs
+        with torch.no_grad(), transom.watch(model.model) as trace:
+            model.model(**inputs)
+        ranker = HeadRanker(model.model, inputs, trace)
+        estimates = ranker.estimate()
+        true = ranker.measure([HeadEffect(*head) for head in ranker.heads], None)
+        assert estimates is not None, "gradients lead to every head"
+        assert true is not None, "the output can be compared"
+        effects = {(row.layer, row.head): row.effect for row in true[0]}
+        pairs = torch.tensor([(row.estimate, effects[row.layer, row.head]) for row in estimates.rows]).double()
+        best = (true[0][0].layer, true[0][0].head)
+        rows.append(
+            {
+                "model": name,
+                "heads": len(pairs),
+                "unit": true[1],
+                "rank": correlation(*map(ranks, pairs.T)),
+                "place_of_the_first": [(row.layer, row.head) for row in estimates.rows].index(best),
+                "time": time_first_answer(model.model, inputs),
+            }
+        )
+    return rows
+
+
+def time_first_answer(model: nn.Module, inputs: Any) -> float:
+    """The time of the first answer of `transom see`, all heads by estimate, ÷ a forward and a backward pass."""
+
+    def forward_and_backward() -> None:
+        result = model(**inputs)
+        output = result if isinstance(result, Tensor) else result[0]
+        output.float().square().mean().backward()
+
+    def first_answer() -> None:
+        found = estimate_output(model, inputs)
+        assert found is not None
+        found.heads()
+
+    contenders: dict[str, Work] = {"forward and backward": forward_and_backward, "first answer": first_answer}
+    times = {name: time["best"] for name, time in measure_interleaved(contenders, repeats=3, seconds=20).items()}
+    model.zero_grad(set_to_none=True)
+    return times["first answer"] / times["forward and backward"]
 
 
 def replace_estimate(edge: Any, estimate: float) -> Any:
@@ -147,6 +201,11 @@ def table(result: dict[str, Any]) -> str:
             f"{row['model']:<44}{row['how']:<8}{row['edges']:>6}{numbers}{row['rank_of_the_weight']:>7.3f}"
             f"{row['top_ten_in_twenty']:>8}"
         )
+    for row in result.get("heads", []):
+        lines.append(
+            f"{row['model']}: {row['heads']} heads, rank of the quick estimates {row['rank']:.3f}, the first head at"
+            f" place {row['place_of_the_first']}; first answer ÷ forward and backward {row['time']:.2f}"
+        )
     if "cost" in result:
         cost = result["cost"]
         lines += [
@@ -162,16 +221,18 @@ def main() -> None:
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="models to try as well")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     parser.add_argument("--samples", type=int, default=500, help="edges of each model")
-    parser.add_argument("--only", choices=["agreement", "cost"], help="one part alone")
+    parser.add_argument("--only", choices=["agreement", "heads", "cost"], help="one part alone")
     parser.add_argument("--processor", action="store_true", help="processor time, of one thread: for a busy machine")
     options = parser.parse_args()
     if options.processor:
         use_processor_time()
         torch.set_num_threads(1)
     result: dict[str, Any] = {"machine": machine_info(), **dispatch.engine_info()}
-    if options.only != "cost":
+    if options.only in (None, "agreement"):
         result["agreement"] = agreement(options.folders, options.samples)
-    if options.only != "agreement":
+    if options.only in (None, "heads"):
+        result["heads"] = rank_heads(options.folders)
+    if options.only in (None, "cost"):
         result["cost"] = cost()
     print_answer(options, result, table(result))
 

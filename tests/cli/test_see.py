@@ -32,7 +32,7 @@ def see(run_command):
 @pytest.mark.parametrize(("origin", "kind"), QUICK_AND_SLOW)
 def test_weights_and_effects_are_those_of_the_model(model_folder, see, origin, kind):
     folder = model_folder(origin, kind)
-    found = json.loads(see(TEXT, "--model", folder, "--json", "--arrows", 5).out)
+    found = json.loads(see(TEXT, "--model", folder, "--json", "--arrows", 5, "--by", "weight").out)
     model = load_text_model(folder)
     encoded = model.encode_text(TEXT)
     with transom.watch(model.model) as trace:
@@ -51,6 +51,21 @@ def test_weights_and_effects_are_those_of_the_model(model_folder, see, origin, k
             without = model.run(encoded)
         p, q = output.double().log_softmax(-1), without.double().log_softmax(-1)
         assert arrow["effect"] == pytest.approx(float((p.exp() * (p - q)).sum()), abs=1e-6)
+
+
+def test_arrows_that_matter_come_first_and_are_estimated_before_they_are_knocked_out(model_folder, see):
+    folder = model_folder("transom", "decoder")
+    ran = see(TEXT, "--model", folder, "--json", "--arrows", 4, "--refine", 2)
+    assert "heads estimated by backward passes" in ran.err, "said also in a pipe"
+    found, quick = json.loads(ran.out), json.loads(see(TEXT, "--model", folder, "--json", "--refine", 0).out)
+    effects = [arrow["effect"] for arrow in found["arrows"]]
+    assert effects == sorted(effects, reverse=True)
+    assert found["by"] == "influence"
+    assert sum(row["effect"] is not None for row in found["ranking"]) == 2
+    assert {arrow["effect"] for arrow in quick["arrows"]} == {None}
+    estimates = [arrow["estimate"] for arrow in quick["arrows"]]
+    assert estimates == sorted(estimates, reverse=True)
+    assert "estimate  the 8 arrows that matter most" in see(TEXT, "--model", folder, "--refine", 0).out
 
 
 @pytest.mark.parametrize(("origin", "kind"), QUICK_AND_SLOW)
@@ -158,7 +173,7 @@ def test_the_compared_heads_are_counted(model_folder, see):
     assert ", of 6 heads: without it, " in " ".join(see(TEXT, *model).out.split())
     printed = " ".join(see(TEXT, *model, "--layer", 0, "--arrows", 1).out.split())
     assert ", of the 3 heads asked for: without it, " in printed
-    assert "weight effect the strongest arrow " in printed
+    assert "weight effect the arrow that matters most " in printed
     assert "In brackets: the token that comes next, which the row is to predict." in printed
     assert ", of 6 heads: as asked; " in " ".join(see(TEXT, *model, "--layer", 0, "--head", 1).out.split())
 

@@ -14,7 +14,7 @@ import transom
 from transom import Misfit
 from transom.lens import EffectRule
 from transom.lens.ablation.ablated_runs import AblatedRuns, ModelCall, divergence
-from transom.lens.ablation.head_ranking import CARRIES, MATTERS, preferred_layers, rank_first_head, weighted_value_norms
+from transom.lens.attribution.head_ranking import CARRIES, MATTERS, HeadRanker, preferred_layers, weighted_value_norms
 from transom.models import Decoder, DecoderConfig, EncoderDecoder, EncoderDecoderConfig
 
 torch.manual_seed(61)
@@ -289,7 +289,7 @@ def test_the_head_that_matters_most_is_the_one_without_which_most_changes():
         for head in range(3):
             with transom.knock_out(DECODER, name, head):
                 lost[name, head] = float(divergence(baseline, call().double()).mean())
-    assert rank_first_head(DECODER, TOKENS, trace) == (*max(lost, key=lost.get), MATTERS, 3 * len(trace.names))
+    assert HeadRanker(DECODER, TOKENS, trace).rank().first == (*max(lost, key=lost.get), MATTERS, 3 * len(trace.names))
 
 
 def test_norms_decide_which_head_matters_most_if_outputs_cannot_be_compared(monkeypatch):
@@ -299,9 +299,10 @@ def test_norms_decide_which_head_matters_most_if_outputs_cannot_be_compared(monk
     x = torch.randn(1, 5, 12)
     with transom.watch(layer) as trace:
         layer(x)
-    monkeypatch.setattr("transom.lens.ablation.head_ranking.MAX_TOKENS_RERUN", 14)
-    assert rank_first_head(layer.eval(), x, trace) == ("(model)", 1, CARRIES, 3)
-    assert rank_first_head(None, None, trace) == ("(model)", 1, CARRIES, 3)
+    monkeypatch.setattr("transom.lens.attribution.output_estimates.MAX_TOKENS", 4)
+    monkeypatch.setattr("transom.lens.attribution.head_ranking.MAX_TOKENS_RERUN", 14)
+    assert HeadRanker(layer.eval(), x, trace).rank().first == ("(model)", 1, CARRIES, 3)
+    assert HeadRanker(None, None, trace).rank().first == ("(model)", 1, CARRIES, 3)
     sight = trace[0]
     moved = (sight.weights()[0] * sight.V[0].norm(dim=-1)[:, None]).sum(dim=(1, 2)) / 5
     assert list(weighted_value_norms(trace).values()) == pytest.approx(moved.tolist(), rel=1e-5)

@@ -202,11 +202,11 @@ def test_effect_of_an_encoder_and_of_attention_by_hand():
 
 @pytest.mark.slow
 def test_a_batch_of_heads_is_knocked_out_as_one_by_one():
-    from transom.lens.ablation.head_ranking import rank_first_head
+    from transom.lens.attribution.head_ranking import HeadRanker
 
     model = SDPA["Llama, grouped"].build("sdpa")
     with torch.no_grad(), transom.watch(model) as trace:
         model(IDS[:1])
-    name, head, *_ = rank_first_head(model, {"input_ids": IDS[:1]}, trace)
+    name, head, *_ = HeadRanker(model, {"input_ids": IDS[:1]}, trace).rank().first
     assert name in trace.names
     assert 0 <= head < 4

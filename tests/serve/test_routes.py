@@ -147,6 +147,37 @@ def test_the_head_that_is_opened_first_is_the_one_that_see_shows(site, run):
     )
 
 
+def test_heads_and_edges_are_ranked_by_influence(site, run):
+    quick = site.get("/api/runs/1/ranking").json()
+    assert (quick["unit"], {row["effect"] for row in quick["rows"]}) == ("nats", {None})
+    assert len(quick["rows"]) == sum(attention["heads"] for attention in run["attentions"])
+    estimates = [row["estimate"] for row in quick["rows"]]
+    assert estimates == sorted(estimates, reverse=True)
+    refined = site.get("/api/runs/1/ranking", refine=3).json()["rows"]
+    for row in refined[:3]:
+        assert run["attentions"][row["attention"]]["name"] == row["layer"]
+        edges = [{"layer": row["layer"], "head": row["head"]}]
+        change = site.post("/api/runs/1/knock_out", {"edges": edges, "how": "after"}).json()["change"]
+        assert row["effect"] == pytest.approx(change, rel=1e-3)
+    index = cross(run)["index"]
+    block = site.get(f"/api/runs/1/{index}/influence", head=1, rows=4, keys=5).json()
+    weights = site.get(f"/api/runs/1/{index}/weights", head=1, rows=4, keys=5).json()
+    assert (block["rows"], block["keys"], block["weights"]) == (weights["rows"], weights["keys"], weights["weights"])
+    edges = site.get(f"/api/runs/1/{index}/strongest", head=1, count=3, by="influence").json()["edges"]
+    assert edges[0]["estimate"] >= max(map(max, block["estimates"]))
+    assert edges[0]["from"] == run["targets"][edges[0]["query"]]
+    without = site.get(f"/api/runs/1/{index}/strongest", head=1, sink=False, by="influence").json()["edges"]
+    assert all(edge["key"] != 0 for edge in without)
+
+
+def test_influence_of_a_trace_without_its_model_is_an_error(site):
+    client = Client(Session(trace=site.session.runs["1"].trace))
+    answer = client.get("/api/runs/1/0/influence")
+    assert answer.status_code == 400
+    assert "this is a trace without its model; ask for weights" in answer.json()["error"]
+    assert client.get("/api/runs/1/ranking").json()["why"] == "its arrows carry most, by weight · ‖value‖"
+
+
 def test_the_head_of_a_trace_is_told_where_that_is_quick(site, monkeypatch):
     trace = site.session.runs["1"].trace
     client = Client(Session(trace=trace))

@@ -415,3 +415,47 @@ def test_on_a_log_scale_across_equal_factors_are_equally_far_apart():
 def test_many_places_on_a_log_scale_are_marked_by_powers_of_ten():
     panel = draw("curves", {"a": [(x, 1.0) for x in range(3, 2003, 7)]}, log_across=True).panels[0]
     assert panel.ticks_across() == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+def test_views_draw_influence_instead_of_weights(capsys):
+    from transom.lens.attribution.output_estimates import estimate_output
+    from transom.models import Decoder, DecoderConfig
+
+    torch.manual_seed(2)
+    model = Decoder(DecoderConfig(vocabulary=19, layers=2, d_model=12, heads=3, d_hidden=17)).eval()
+    tokens = torch.randint(0, 19, (1, 7))
+    found, words = transom.influence(model, tokens), [f"w{number}" for number in range(7)]
+    found.trace.tokens = words
+    name = found.names[1]
+    edges = found[name].edges(batch=0, head=2)
+    matrix = draw("matrix", found.trace, layer=name, head=2, influence=found)
+    (grid,) = matrix.panels
+    assert grid.heat.colours == "diverging"
+    assert [[value or 0.0 for value in row] for row in grid.values] == edges.double().tolist()
+    assert "Influence, not weight: change of the logit" in matrix.notes[0]
+    pooled = draw("matrix", found.trace, layer=name, head=2, influence=found, cells=3).panels[0]
+    assert pooled.values == grid.values, "a short text is not pooled"
+    arrows = draw("arrows", found.trace, layer=name, head=2, influence=found, most=4)
+    listed = {(row[1], row[3]): row[5] for row in arrows.table.rows}
+    assert sorted(listed.values()) == pytest.approx(sorted(edges.abs().flatten().topk(4).values.tolist()))
+    assert all(float(edges[edge].abs()) == pytest.approx(value) for edge, value in listed.items())
+    heads = draw("heads", found.trace, influence=found)
+    by_head = {(row.layer, row.head): row.estimate for row in found.heads()}
+    assert {(row[0], row[1]): row[2] for row in heads.table.rows} == by_head
+    estimates = estimate_output(model, tokens)
+    assert draw("matrix", found.trace, layer=name, influence=estimates).panels[0].heat.colours == "blues"
+    assert draw("heads", found.trace, influence=estimates).table.rows[0][2] > 0.0
+    found.show("arrows", layer=name)
+    assert "w0" in capsys.readouterr().out
+
+
+def test_long_influence_is_pooled_with_its_signs():
+    torch.manual_seed(2)
+    from transom.models import Decoder, DecoderConfig
+
+    model = Decoder(DecoderConfig(vocabulary=19, layers=1, d_model=12, heads=3, d_hidden=17, longest=60)).eval()
+    found = transom.influence(model, torch.randint(0, 19, (1, 53)), output=lambda logits: logits.sum(dim=(1, 2)))
+    grid = draw("matrix", found.trace, influence=found, head=1, cells=7).panels[0]
+    edges = found[found.names[0]].edges(batch=0, head=1).double()
+    cell = edges[8:16, 0:8].flatten()
+    assert grid.values[1][0] == float(cell[cell.abs().argmax()])

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -48,6 +48,13 @@ TokenOption = Annotated[
     str | None,
     typer.Option(metavar="FROM", help="The token of --steps, by number or text; by default the strongest arrow's."),
 ]
+ByOption = Annotated[
+    Literal["influence", "weight"],
+    typer.Option(help="Which arrows: those that matter most, or those with the largest weights."),
+]
+RefineOption = Annotated[
+    int, typer.Option(min=0, metavar="N", help="Heads that are knocked out; 0 shows estimates alone, at once.")
+]
 CellOption = Annotated[str | None, typer.Option(metavar="FROM,AT", help="The arithmetic of one score and one weight.")]
 PageOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Save the run as an interactive page that needs no server.")
@@ -61,7 +68,9 @@ def run(
     head: HeadOption = None,
     target: TargetOption = None,
     generate: GenerateOption = 0,
-    arrows: Annotated[int, typer.Option(min=1, help="How many of the strongest arrows.")] = 8,
+    arrows: Annotated[int, typer.Option(min=1, help="How many arrows.")] = 8,
+    by: ByOption = "influence",
+    refine: RefineOption = 8,
     everything: Annotated[bool, typer.Option("--all", help="Every head at a glance, and the whole map.")] = False,
     trace: TraceOption = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the run with every head.")] = None,
@@ -73,7 +82,7 @@ def run(
     page: PageOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """See where a model looks in a text: the head that matters most, its strongest arrows and their effects.
+    """See where a model looks in a text: the head that matters most, its arrows that matter most, and their effects.
 
     Example: transom see "We are going home."
 
@@ -88,7 +97,7 @@ def run(
 
     if not text and trace is None:
         raise Misfit("there should be a text to look into, but there is none; give one, or --trace FILE")
-    result = analyse_or_exit(SeeRequest(text, model, layer, head, target, generate, arrows, trace))
+    result = analyse_or_exit(SeeRequest(text, model, layer, head, target, generate, arrows, trace, by, refine))
     steps_request = StepsRequest(token, cell) if steps or token is not None or cell is not None else None
     save_run(result, save, page)
     save_picture(result, steps_request, [file for file in (html, svg) if file is not None])
@@ -194,23 +203,39 @@ def drawn_lines(result: "SeeResult", view: str, width: int, colour: bool, **opti
 
 
 def arrow_lines(result: "SeeResult", width: int, colour: bool) -> Iterator[str]:
-    """A line for each of the strongest arrows: weight, effect, from, at."""
+    """A line for each arrow: weight, effect (or its estimate), from, at."""
     if not result.arrows:
         return
     strong, weak = (bold, dim) if colour else (str, str)
     room = max(4, (width - 20) // 2)
     starts = [row_label(result, arrow.query, room) for arrow in result.arrows]
     margin = max(map(display_width, starts))
-    count = "strongest arrow" if len(result.arrows) == 1 else f"{len(result.arrows)} strongest arrows"
+    effects = [arrow.effect if has_effects(result) else arrow.estimate for arrow in result.arrows]
     yield ""
-    yield strong(f"weight{'   effect' if result.unit else ''}  the {count}"[:width])
-    for arrow, start in zip(result.arrows, starts, strict=True):
-        effect = "" if arrow.effect is None else f"  {format_effect(arrow.effect)}"
+    yield strong(arrows_heading(result)[:width])
+    for arrow, start, effect in zip(result.arrows, starts, effects, strict=True):
+        number = "" if effect is None else f"  {format_effect(effect)}"
         at = short_label(result.labels.at[arrow.key], room)
-        line = f"{arrow.weight:6.3f}{effect}  {pad(start, margin)} → {at}"
+        line = f"{arrow.weight:6.3f}{number}  {pad(start, margin)} → {at}"
         line += f"  {arrow.flag}" if arrow.flag and display_width(line) + len(arrow.flag) + 2 <= width else ""
         idle = arrow.effect is not None and arrow.flag.startswith("thick")
         yield weak(clip(line, width)) if idle else clip(line, width)
+
+
+def has_effects(result: "SeeResult") -> bool:
+    """Whether the arrows were knocked out."""
+    return any(arrow.effect is not None for arrow in result.arrows)
+
+
+def arrows_heading(result: "SeeResult") -> str:
+    """The heading of the list of arrows: its columns, and which arrows these are."""
+    column = "" if not result.unit else "   effect" if has_effects(result) else " estimate"
+    count, one = len(result.arrows), len(result.arrows) == 1
+    if result.by == "influence":
+        which = "arrow that matters most" if one else f"{count} arrows that matter most"
+    else:
+        which = "strongest arrow" if one else f"{count} strongest arrows"
+    return f"weight{column}  the {which}"
 
 
 def row_label(result: "SeeResult", row: int, room: int) -> str:
@@ -234,6 +259,20 @@ def measures_sentence(result: "SeeResult") -> str:
     return f"This head: {measures}." if measures else ""
 
 
+def estimates_sentence(result: "SeeResult") -> str:
+    """How far the estimates, which chose head and arrows, agree with the knock-outs."""
+    from transom.lens.attribution.agreement import correlation_of
+
+    rows = [*(result.ranking.rows if result.ranking is not None else ()), *result.arrows]
+    pairs = [(row.estimate, row.effect) for row in rows if row.estimate is not None and row.effect is not None]
+    if not pairs:
+        known = any(row.estimate is not None for row in rows)
+        return "These are estimates by backward passes; --refine 8 knocks out those with the largest." if known else ""
+    agreed = correlation_of(pairs)
+    number = "" if agreed is None else f", Pearson {agreed:.2f}"
+    return f"Heads and arrows were chosen by estimate, then knocked out: {len(pairs)} estimates beside effects{number}."
+
+
 def notes(result: "SeeResult") -> Iterator[str]:
     """How to read the text, and what is not in it."""
     from transom.lens.unseen_attention import unseen_note
@@ -241,6 +280,7 @@ def notes(result: "SeeResult") -> Iterator[str]:
     labels = result.labels
     if result.unit:
         yield f"{UNITS[result.unit]}. {CAUTION}"
+        yield estimates_sentence(result)
     else:
         yield "Effects are not known here: the model's output cannot be compared, or only a saved run is open."
     if labels.predicts is not None:

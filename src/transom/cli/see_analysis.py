@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.cli.cli_io import print_note, progress_bar, warn_unknown_words
-from transom.names import Misfit, check_index
+from transom.names import Misfit, check_index, count_noun
 
 if TYPE_CHECKING:
     from transom.lens import Labels, Sight, Trace
+    from transom.lens.attribution.head_ranking import HeadRanker, HeadRanking
+    from transom.lens.attribution.output_estimates import OutputEstimates
     from transom.runner.watched_run import TextRun
 
 MOST_NUMBERS = 2**16  # weights of a head that go into JSON
@@ -27,15 +29,19 @@ class SeeRequest:
     generate: int = 0
     arrows: int = 8
     trace: Path | None = None
+    by: str = "influence"  # which arrows are shown: those with the most influence, or with the most weight
+    refine: int = 8  # heads that are knocked out; 0 leaves all estimates as they are
 
 
 @dataclass(frozen=True)
 class RankedEdge:
-    """One arrow; `effect` is how far the model's output moves without it, if that is known."""
+    """One arrow; `effect` is how far the model's output moves without it, `estimate` what one backward pass says of
+    it, each if it is known."""
 
     query: int
     key: int
     weight: float
+    estimate: float | None = None
     effect: float | None = None
     flag: str = ""
 
@@ -53,8 +59,10 @@ class SeeResult:
     chosen: str  # why this head is shown
     compared: int | None  # among how many heads it was chosen; None if it was asked for
     has_layer: bool  # whether its layer was asked for
-    arrows: list[RankedEdge]  # the strongest, strongest first
-    unit: str  # of the effects: nats, share, or none if they are not known
+    arrows: list[RankedEdge]  # those that matter most, or the strongest; the first first
+    by: str  # what the arrows were chosen by
+    unit: str  # of estimates and effects: nats, share, or none if they are not known
+    ranking: "HeadRanking | None"  # of the heads; None if one was asked for
     measures: dict[str, float]
     text_run: "TextRun | None"  # None for a saved run
     note: str  # what could not be done as it was asked
@@ -96,7 +104,9 @@ class SeeResult:
             "predicts": labels.predicts,
             "at": labels.at,
             "arrows": arrows,
+            "by": self.by,
             "effect_unit": self.unit or None,
+            "ranking": None if self.ranking is None else self.ranking.to_dict()["rows"],
             "measures": self.measures,
             "weights": weights,
         }
@@ -110,13 +120,26 @@ def analyse(request: SeeRequest) -> SeeResult:
     else:
         text_run, trace = None, load_trace(request, request.trace)
         name, text, output, note = str(request.trace), "", "", ""
-    layer, head, chosen, compared = choose_head(text_run, select_layers(trace, request), request)
-    arrows, unit = strongest_arrows(trace, layer, head, request.arrows), ""
-    if text_run is not None and arrows:
+    layers = select_layers(trace, request)
+    ranker = None if text_run is None else make_ranker(text_run, layers)
+    ranking, (layer, head, chosen, compared) = choose_head(ranker, layers, request)
+    estimates = None if ranker is None else ranker.estimates
+    by = request.by if estimates is not None else "weight"
+    arrows = find_arrows(trace, (layer, head), request, estimates)
+    unit = "" if estimates is None else estimates.unit
+    if text_run is not None and arrows and (request.refine or not unit):
         arrows, unit = add_effects(text_run, trace, (layer, head), arrows)
+    if by == "influence":
+        arrows = sorted(arrows, key=lambda arrow: -(arrow.effect or 0.0))  # a stable sort: else by estimate
     has_layer, measures = request.layer is not None, measure_head(trace, layer, head)
-    found = (layer, head, chosen, compared, has_layer, arrows, unit, measures)
+    found = (layer, head, chosen, compared, has_layer, arrows, by, unit, ranking, measures)
     return SeeResult(name, text, output, trace, *found, text_run, note)
+
+
+def make_ranker(text_run: "TextRun", layers: "Trace") -> "HeadRanker":
+    from transom.lens.attribution.head_ranking import HeadRanker
+
+    return HeadRanker(text_run.model.model, text_run.encoded.inputs, layers)
 
 
 def run_text(request: SeeRequest) -> "tuple[TextRun, Trace]":
@@ -146,7 +169,7 @@ def load_trace(request: SeeRequest, path: Path) -> "Trace":
 def select_layers(trace: "Trace", request: SeeRequest) -> "Trace":
     """The attentions in which the head is chosen: those of the named layer, or the preferred ones."""
     from transom.lens import Trace
-    from transom.lens.ablation.head_ranking import preferred_layers
+    from transom.lens.attribution.head_ranking import preferred_layers
     from transom.lens.trace import layer_matches, suggest_names
 
     if request.layer is None:
@@ -163,27 +186,55 @@ def select_layers(trace: "Trace", request: SeeRequest) -> "Trace":
     return selected
 
 
-def choose_head(text_run: "TextRun | None", layers: "Trace", request: SeeRequest) -> tuple[str, int, str, int | None]:
-    """The layer, the head, why it was chosen, and among how many."""
-    from transom.lens.ablation.head_ranking import rank_first_head
+def choose_head(
+    ranker: "HeadRanker | None", layers: "Trace", request: SeeRequest
+) -> "tuple[HeadRanking | None, tuple[str, int, str, int | None]]":
+    """The ranking of heads, and of the chosen one layer, number, why it was chosen, and among how many."""
+    from transom.lens.attribution.head_ranking import HeadRanker
     from transom.lens.trace import list_some
 
     if request.head is None:
-        if text_run is None:
-            return rank_first_head(None, None, layers)
-        with progress_bar(count_heads(layers), "heads") as advance:
-            model, inputs = text_run.model.model, text_run.encoded.inputs
-            return rank_first_head(model, inputs, layers, as_progress(advance))
+        ranking = HeadRanker(None, None, layers).rank() if ranker is None else rank_heads(ranker, request.refine)
+        return ranking, ranking.first
     if len(layers) > 1:
         raise Misfit(
             f"--layer {request.layer} could be {list_some(layers.names)}; name one of them, or leave --head out to see"
             " the one that matters most"
         )
-    return layers.names[0], check_index(request.head, "heads", layers[0].problem.shape[1]), "as asked", None
+    return None, (layers.names[0], check_index(request.head, "heads", layers[0].problem.shape[1]), "as asked", None)
+
+
+def rank_heads(ranker: "HeadRanker", refine: int) -> "HeadRanking":
+    """The ranking: at once by estimate, which is said, then the first few by knock-outs."""
+    ranking = ranker.estimate()
+    if ranking is None:
+        with progress_bar(len(ranker.heads), "heads") as advance:
+            return ranker.rank(progress=as_progress(advance))
+    count, first = min(refine, len(ranking.rows)), ranking.first
+    if 0 < count < len(ranking.rows):
+        print_note(
+            f"{count_noun(len(ranking.rows), 'head')} estimated by backward passes, {first.layer} head {first.head}"
+            f" first; now {count_noun(count, 'head')} and the arrows are knocked out"
+        )
+    with progress_bar(count, "heads") as advance:
+        return ranker.refine(ranking, count, as_progress(advance))
 
 
 def count_heads(trace: "Trace") -> int:
     return sum(sight.problem.shape[1] for sight in trace)
+
+
+def find_arrows(
+    trace: "Trace", head: tuple[str, int], request: SeeRequest, estimates: "OutputEstimates | None"
+) -> list[RankedEdge]:
+    """The arrows of a head that matter most by estimate, or those with the most weight."""
+    if estimates is not None and request.by == "influence":
+        return [RankedEdge(**vars(edge)) for edge in estimates.strongest(*head, request.arrows)]
+    arrows = strongest_arrows(trace, *head, request.arrows)
+    if estimates is None:
+        return arrows
+    name, number = head
+    return [replace(arrow, estimate=float(estimates.edges(name, number, arrow.query, arrow.key))) for arrow in arrows]
 
 
 def strongest_arrows(trace: "Trace", layer: str, head: int, most: int) -> list[RankedEdge]:
@@ -216,9 +267,8 @@ def add_effects(
     if changes is None:
         return arrows, ""
     rule, pairs = EffectRule(), zip(arrows, changes.values, strict=True)
-    return [
-        replace(arrow, effect=effect, flag=rule.flag(arrow.weight, effect)) for arrow, effect in pairs
-    ], changes.unit
+    known = [replace(arrow, effect=effect, flag=rule.flag(arrow.weight, effect)) for arrow, effect in pairs]
+    return known, changes.unit
 
 
 def measure_head(trace: "Trace", layer: str, head: int) -> dict[str, float]:

@@ -131,7 +131,7 @@ def reproduce_slip(weights: Row, lesson: Any) -> dict[str, Any]:
 
 def translate_example() -> TourTranslation:
     """Translate the sentence, find the head and the arrow that matter most, and knock the arrow out."""
-    from transom.lens.ablation.head_ranking import preferred_layers, rank_first_head
+    from transom.lens.attribution.head_ranking import HeadRanker, preferred_layers
     from transom.runner import load_text_model
     from transom.runner.watched_run import encode_and_continue, watch_run
 
@@ -139,7 +139,7 @@ def translate_example() -> TourTranslation:
     target = model.translate([SENTENCE], beams=1)[0]
     text_run = encode_and_continue(model, SENTENCE, target)
     encoded, (trace, logits) = text_run.encoded, watch_run(text_run)
-    layer, head, *_ = rank_first_head(model.model, encoded.inputs, preferred_layers(trace))
+    layer, head, *_ = HeadRanker(model.model, encoded.inputs, preferred_layers(trace)).rank().first
     sight = trace[layer]
     weights = sight.weights(batch=0, head=head)
     row, column, before, after, instead = strongest_effect(text_run, (layer, head), weights, logits)

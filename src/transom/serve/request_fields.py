@@ -94,6 +94,13 @@ class TopEdgesRequest(RequestFields, frozen=True):
     head: Index = 0
     count: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
     sink: bool = True
+    by: Literal["weight", "influence"] = "weight"
+
+
+class RankingRequest(RequestFields, frozen=True):
+    """All heads by influence, the first `refine` of them by a knock-out."""
+
+    refine: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
 
 
 class PictureRequest(RequestFields, frozen=True):

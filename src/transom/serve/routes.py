@@ -6,7 +6,16 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from transom.serve import lesson_data, map_tiles, offline_page, pictures, request_fields, run_queries, stage_queries
+from transom.serve import (
+    influence_queries,
+    lesson_data,
+    map_tiles,
+    offline_page,
+    pictures,
+    request_fields,
+    run_queries,
+    stage_queries,
+)
 from transom.serve.answer_cache import Answer, AnswerCache, as_answer
 from transom.serve.offline_answers import HeadIndex
 from transom.serve.request_fields import Fields, parse_body, parse_query
@@ -117,6 +126,16 @@ async def stream_heads(context: RequestContext, request: "Request") -> AsyncIter
 async def first_head(context: RequestContext, request: "Request") -> Answer:
     run = context.run(request)
     return await context.compute_once(request, lambda job: run_queries.first_head(run, job))
+
+
+async def ranking(context: RequestContext, request: "Request") -> Answer:
+    run, fields = context.run(request), query_fields(request, request_fields.RankingRequest)
+    return await context.compute_once(request, lambda job: influence_queries.rank_heads(run, fields, job))
+
+
+async def edge_estimates(context: RequestContext, request: "Request") -> Answer:
+    run, index, fields = context.attention_query(request, request_fields.WeightsRequest)
+    return await context.compute_once(request, lambda job: influence_queries.influence_block(run, index, fields))
 
 
 async def knock_out_edges(context: RequestContext, request: "Request") -> Json:
@@ -251,6 +270,7 @@ ROUTES = (
     Route("GET", RUN + "/mean_weights", mean_weights, "per attention, the mean weights of its heads in a window"),
     Route("GET", RUN + "/residual", residual, "per block and token, the length of what each part adds"),
     Route("GET", RUN + "/influence", influence, "what each head and edge was worth for the token after one row"),
+    Route("GET", RUN + "/ranking", ranking, "all heads by influence at once, the first few (refine) by knock-outs"),
     Route("POST", RUN + "/knock_out", knock_out_edges, "the run again without some edges or heads, and what changed"),
     Route("GET", RUN + "/beside", compare, "the outputs of this run and of another one, row by row"),
     Route("GET", RUN + "/page", download_page, "the run as a page in one file, with one head open (HTML)"),
@@ -259,7 +279,8 @@ ROUTES = (
     Route("GET", ATTENTION + "/tile", tile, "a tile of a head's map at some zoom (bytes)"),
     Route("GET", ATTENTION + "/weights", weights, "up to 64 × 64 single weights and scores, with their tokens"),
     Route("GET", ATTENTION + "/row", row, "one row of a head: its query, keys, values, scores, weights and their sum"),
-    Route("GET", ATTENTION + "/strongest", strongest, "the strongest edges of a head"),
+    Route("GET", ATTENTION + "/influence", edge_estimates, "up to 64 × 64 edges by influence, beside their weights"),
+    Route("GET", ATTENTION + "/strongest", strongest, "the strongest edges of a head, by weight or by influence"),
     Route("GET", ATTENTION + "/effects", effects, "the strongest edges of a row: weight, norm, share and effect"),
     Route("GET", ATTENTION + "/picture/{view}", picture, "a view of a head: JSON, SVG, HTML, PNG, PDF, text"),
 )

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.names import Misfit
+from transom.serve.influence_queries import ranker_of
+from transom.serve.influence_queries import strongest_edges as most_influential_edges
 from transom.serve.request_fields import EffectsRequest, KnockOutRequest, TopEdgesRequest
 
 if TYPE_CHECKING:
@@ -90,7 +92,9 @@ def prediction_rows(text_run: "TextRun", chances: "Tensor") -> list[dict[str, An
 
 
 def strongest_edges(run: "SessionRun", index: int, fields: TopEdgesRequest, job: "Job") -> dict[str, Any]:
-    """The strongest edges of a head, strongest first."""
+    """The strongest edges of a head, strongest first: by weight, or by influence."""
+    if fields.by == "influence":
+        return most_influential_edges(run, index, fields)
     name, sight = run.attention(index)
     pyramid = run.pyramid(index, fields.head)
     pyramid.build_base(lambda share: job.raise_if_cancelled())
@@ -178,13 +182,10 @@ def output_for_row(labels: "Labels", encoded: "EncodedText", row: int) -> "Calla
 
 def first_head(run: "SessionRun", job: "Job") -> dict[str, Any]:
     """The head to show first, chosen as in `transom see`; none for a long trace without its model."""
-    from transom.lens.ablation.head_ranking import preferred_layers, rank_first_head
-
-    layers, text_run = preferred_layers(run.trace), run.text_run
-    if text_run is None and sum(prod(sight.problem.shape) for sight in layers) > QUICKLY_RANKED:
+    ranker = ranker_of(run, preferred=True)
+    if run.text_run is None and sum(prod(sight.problem.shape) for sight in ranker.trace) > QUICKLY_RANKED:
         return {"attention": None}
-    model, inputs = (None, None) if text_run is None else (text_run.model.model, text_run.encoded.inputs)
-    ranked = rank_first_head(model, inputs, layers, lambda done, total: job.raise_if_cancelled())
+    ranked = ranker.rank(progress=lambda done, total: job.raise_if_cancelled()).first
     return {"attention": run.trace.names.index(ranked.layer), **ranked._asdict()}
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from transom.lens import Sight, Trace
     from transom.lens.attention.pyramid import Pyramid
     from transom.lens.attention.receipt import Receipt
+    from transom.lens.attribution.head_ranking import HeadRanker
     from transom.lens.replay import Replay
     from transom.lessons import Lesson
     from transom.runner import TextModel
@@ -34,6 +35,7 @@ class SessionRun:
         self.number, self.trace, self.info, self.text_run = number, trace, info, text_run
         self.receipts = [require_receipt(name, sight.require_full()) for name, sight in trace.entries]
         self.pyramids: OrderedDict[tuple[int, int], Pyramid] = OrderedDict()
+        self.ranker: HeadRanker | None = None  # made when heads are first ranked; keeps their estimates
 
     @property
     def model(self) -> "TextModel | None":

@@ -172,12 +172,17 @@ def read_logits(result: Any) -> Tensor:
     return logits_of(result).detach().double()
 
 
-def read_hidden(result: Any) -> Tensor:
+def hidden_of(result: Any) -> Tensor:
     """The vectors of all positions that a model returns first."""
     hidden = result if isinstance(result, Tensor) else getattr(result, "last_hidden_state", None)
     if not isinstance(hidden, Tensor) or hidden.dim() < 2 or not hidden.is_floating_point():
         raise Misfit(f"the model gives no vectors to compare, but {type(result).__name__}; use effect with output=…")
-    return hidden.detach().double()
+    return hidden
+
+
+def read_hidden(result: Any) -> Tensor:
+    """The vectors of all positions, in float64."""
+    return hidden_of(result).detach().double()
 
 
 def divergence(baseline: Float[Tensor, "... vocabulary"], without: Float[Tensor, "... vocabulary"]) -> Tensor:

@@ -81,6 +81,12 @@ def correlation(x: Float[Tensor, " any"], y: Float[Tensor, " any"]) -> float | N
     return float(torch.corrcoef(torch.stack([x, y]))[0, 1])
 
 
+def correlation_of(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """Pearson's correlation of pairs of numbers; None if one side does not vary."""
+    x, y = torch.tensor(pairs, dtype=torch.float64).reshape(-1, 2).T
+    return correlation(x, y)
+
+
 def ranks(x: Float[Tensor, " any"]) -> Float[Tensor, " any"]:
     """The rank of each number; equal numbers share their mean rank."""
     _, inverse, counts = x.unique(return_inverse=True, return_counts=True)

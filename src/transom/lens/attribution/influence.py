@@ -11,6 +11,7 @@ from transom.lens.ablation.ablated_runs import ModelCall
 from transom.lens.ablation.edge import Edge
 from transom.lens.ablation.effect import check_one_sequence, read_output, resolve_target, value_of
 from transom.lens.ablation.knock_out import How, check_how
+from transom.lens.attention.indexing import AxisIndex
 from transom.lens.attention.sight import Sight
 from transom.lens.attribution.agreement import Agreement, draw_edges
 from transom.lens.attribution.attention_influence import AttentionInfluence
@@ -178,6 +179,14 @@ class Influence(ExplainedRun):
             weight, estimate = self[name].sight.weights(**at), self[name].edges(**at)
             rows.append(EdgeInfluence(name, head, query, key, float(weight), float(estimate), change))
         return rows
+
+    def head_edges(self, name: str, head: int, rows: AxisIndex = None) -> Tensor:
+        """Every edge of a head, or of some of its rows: what a picture of influence draws."""
+        return self[name].edges(batch=0, head=head, rows=rows)
+
+    def show(self, view: str = "heads", **options: Any) -> None:
+        """A picture of the run by influence instead of weights: the views heads, matrix and arrows."""
+        self.trace.show(view, influence=self, **options)
 
     def __repr__(self) -> str:
         return f"Influence({self.describe_unit()}; {len(self)} attentions: {list_some(self.names)})"

@@ -34,10 +34,15 @@ class OutputGradients(AttentionListener):
         In float32 or wider. None for an output that does not reach it, or that could not be followed: only its softmax
         was seen, or it is compiled. The graph of the result is freed.
         """
-        edges = [tracked.edge for _, tracked in self.tracked if tracked is not None]
         with torch.inference_mode(False), torch.enable_grad():
             number = result[0] if index is None else result[0, index]
-            raw = gradients_by_edges(number, edges)
+        return self.compute_along(number)
+
+    def compute_along(self, result: Tensor, direction: Tensor | None = None, keep: bool = False) -> list[Tensor | None]:
+        """The gradient of a number, or of direction · result, by each output; `keep` keeps the graph for another."""
+        edges = [tracked.edge for _, tracked in self.tracked if tracked is not None]
+        with torch.inference_mode(False), torch.enable_grad():
+            raw = gradients_by_edges(result, edges, direction, keep)
         gradients, found = [], iter(raw)
         for _, tracked in self.tracked:
             gradient = None if tracked is None else next(found)
@@ -48,10 +53,14 @@ class OutputGradients(AttentionListener):
         return gradients
 
 
-def gradients_by_edges(number: Tensor, edges: list[Any]) -> Sequence[Tensor | None]:
-    """The gradient of a number at each edge of its graph; None where it does not get there."""
+def gradients_by_edges(
+    result: Tensor, edges: list[Any], direction: Tensor | None, keep: bool
+) -> Sequence[Tensor | None]:
+    """The gradient of a result, along a direction, at each edge of its graph; None where it does not get there."""
+    if not edges:
+        return ()
     try:
-        return torch.autograd.grad(number, edges, allow_unused=True) if edges else ()
+        return torch.autograd.grad(result, edges, direction, retain_graph=keep, allow_unused=True)
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise Misfit(

@@ -10,6 +10,7 @@ from transom.show.panels.arrows import Arrow, Arrows
 from transom.show.panels.head_arrows import LEAST
 from transom.show.picture import Picture, Table
 from transom.show.selected_head import HiddenKeys, SelectedHead, hide_keys, select_head
+from transom.show.views.matrix import influence_note
 
 Edge = tuple[int, int]
 WeightedEdge = tuple[int, int, float]
@@ -29,6 +30,7 @@ def arrows(
     renormalise: bool = False,
     effect: Mapping[Edge, float] | Iterable[Any] | None = None,
     in_line: bool = False,
+    influence: Any = None,
     **selection: Any,
 ) -> Picture:
     """One head as arrows, as wide as their weights.
@@ -37,12 +39,16 @@ def arrows(
     rows          only arrows from these tokens
     effect        {(from, at): number}, or the rows of transom.effect: it makes arrows solid or faded
     in_line       the text in one line with arcs, instead of two columns; for a text that looks at itself
+    influence     what transom.influence found: the arrows with the largest influence are drawn, whatever they weigh
     """
     selected = select_head(thing, **selection)
     hidden = hide_keys(selected, hide, renormalise)
     queries = list(range(len(selected.rows))) if rows is None else sorted(set(selected.row_indices(rows)))
-    edges, total = strongest_edges(selected, hidden, queries, most, least)
-    effects = effects_by_edge(effect, selected)
+    if influence is None:
+        edges, total = strongest_edges(selected, hidden, queries, most, least)
+        effects = effects_by_edge(effect, selected)
+    else:
+        edges, total, effects = most_influential_edges(selected, hidden, queries, most, influence)
     if in_line and selected.rows != selected.keys:
         raise Misfit("in_line needs a text that attends to itself, but rows and keys have other labels; leave it out")
     most_tokens = FEW if rows is None else FEW_BESIDE
@@ -53,13 +59,13 @@ def arrows(
     coverage = f"{len(edges):,} of {total:,} arrows are drawn; they cover {share} of {covered}"
     return Picture(
         view="arrows",
-        title=f"The strongest arrows of {selected.title}",
+        title=f"{'The strongest arrows' if influence is None else 'Arrows that matter'} of {selected.title}",
         panels=(panel,),
         source=selected.source,
         notes=(
             *hidden.notes(selected),
             f"{coverage} from {count_noun(len(queries), 'token')}.",
-            *effect_notes(panel.arrows),
+            *(effect_notes(panel.arrows) if influence is None else [influence_note(influence, False)]),
         ),
         table=list_arrows(selected, edges, effects),
     )
@@ -108,6 +114,27 @@ def strongest_edges(
         ]
         edges = sorted(edges, key=lambda edge: -edge[2])[:most]
     return sorted(edges), total
+
+
+def most_influential_edges(
+    selected: SelectedHead, hidden: HiddenKeys, queries: list[int], most: int, influence: Any
+) -> tuple[list[WeightedEdge], int, dict[Edge, float]]:
+    """The arrows with the largest influence by size, how many there are in all, and the size of each."""
+    check_at_least(1, most=most)
+    found: list[tuple[float, int, int]] = []
+    total = 0
+    for block in selected.row_slices(len(queries)):
+        rows = queries[block]
+        sizes = influence.head_edges(selected.layer, selected.head, rows)[:, hidden.visible].double().abs()
+        total += int((sizes > 0).sum())
+        values, at = sizes.flatten().topk(min(most, sizes.numel()))
+        for value, index in zip(values.tolist(), at.tolist(), strict=True):
+            row, key = divmod(index, len(hidden.visible))
+            found += [(value, rows[row], hidden.visible[key])] if value > 0.0 else []
+        found = sorted(found, reverse=True)[:most]
+    weights = {row: selected.weights(rows=row) for row in {row for _, row, _ in found}}
+    edges = sorted((row, key, float(weights[row][key])) for _, row, key in found)
+    return edges, total, {(row, key): value for value, row, key in found}
 
 
 def effects_by_edge(effect: Any, selected: SelectedHead) -> dict[Edge, float]:

@@ -24,13 +24,17 @@ def heads(
     colours: str = "blues",
     batch: int = 0,
     model: str = "",
+    influence: Any = None,
 ) -> Picture:
     """Every head of a Trace or Sight.
 
     measure    entropy, peak or distance; or a column of `measures`
     measures   rows with layer, head and numbers, such as those of transom.heads
     maps       whether each head's weights are drawn small
+    influence  what transom.influence found: the measure is the change without each head
     """
+    if influence is not None:
+        measure, measures = "estimate", head_estimates(influence)
     attentions = [(name or "attention", sight) for name, sight in attentions_of(thing)]
     receipts = receipts_summary(attentions)
     numbers = compute_measure(attentions, measure, batch) if measures is None else read_measure(measures, measure)
@@ -59,6 +63,14 @@ def heads(
             ("layer", "head", measure), tuple((attentions[tile.row][0], tile.column, tile.number) for tile in tiles)
         ),
     )
+
+
+def head_estimates(influence: Any) -> list[dict[str, Any]]:
+    """The estimate for each head, from a table of heads or by (layer, head)."""
+    found = influence.heads()
+    if isinstance(found, Mapping):
+        return [{"layer": layer, "head": head, "estimate": value} for (layer, head), value in found.items()]
+    return list(map(vars, found))
 
 
 def small_labels(thing: Any, attentions: list[tuple[str, Any]], batch: int, has_maps: bool) -> dict[str, Any]:

@@ -23,6 +23,7 @@ def matrix(
     colours: str = "blues",
     numbers: bool | None = None,
     cells: int = 128,
+    influence: Any = None,
     **selection: Any,
 ) -> Picture:
     """One head of a Sight or Trace as a heat map, *from* downwards, *at* across.
@@ -31,7 +32,10 @@ def matrix(
     scale         linear or log
     numbers       whether cells hold their numbers; by default, if there is room
     cells         the side of a pooled map; a text of more than 48 tokens is pooled
+    influence     what transom.influence found: each edge's influence is drawn, instead of its weight
     """
+    if influence is not None:
+        return influence_matrix(thing, influence, hide, colours, numbers, cells, selection)
     selected = select_head(thing, **selection)
     hidden = hide_keys(selected, hide, renormalise)
     exact = max(len(selected.rows), len(selected.keys)) <= EXACT
@@ -55,6 +59,77 @@ def matrix(
         notes=(*hidden.notes(selected), *notes, *log_note, *masked_note),
         table=Table(("from", "at", "weight"), list_cells(grid)),
     )
+
+
+def influence_matrix(
+    thing: Any,
+    influence: Any,
+    hide: Sequence[int] | int,
+    colours: str,
+    numbers: bool | None,
+    cells: int,
+    selection: dict[str, Any],
+) -> Picture:
+    """One head as a heat map of influence: in two colours if it has signs."""
+    selected = select_head(thing, **selection)
+    hidden = hide_keys(selected, hide, False)
+    exact = max(len(selected.rows), len(selected.keys)) <= EXACT
+    rows, keys = selected.rows, tuple(selected.keys[key] for key in hidden.visible)
+    if exact:
+        masked = selected.scores()[:, hidden.visible] == float("-inf")
+        changes = influence.head_edges(selected.layer, selected.head)[:, hidden.visible].double()
+        values = tuple(
+            tuple(None if is_masked else change for change, is_masked in zip(row, mask, strict=True))
+            for row, mask in zip(changes.tolist(), masked.tolist(), strict=True)
+        )
+        notes = [MASKED] if bool(masked.any()) else []
+    else:
+        changes, (tall, wide) = pool_influence(selected, hidden, influence, cells)
+        rows, keys = tuple(span_labels(range(len(rows)), tall)), tuple(span_labels(hidden.visible, wide))
+        values = tuple(map(tuple, changes.tolist()))
+        notes = [f"Each cell shows the largest by size of {tall} × {wide} edges, labelled by position."]
+    flat = [value for row in values for value in row]
+    is_signed = any(value is not None and value < 0.0 for value in flat)
+    grid = Grid(
+        rows=rows,
+        columns=keys,
+        values=values,
+        heat=fit_scale(flat, "diverging" if is_signed else colours),
+        numbers=exact and len(keys) <= NUMBERED if numbers is None else numbers,
+        digits=3,
+    )
+    return Picture(
+        view="matrix",
+        title=f"What mattered in {selected.title}",
+        panels=(grid,),
+        source=selected.source,
+        notes=(influence_note(influence, is_signed), *hidden.notes(selected), *notes),
+        table=Table(("from", "at", "influence"), list_cells(grid)),
+    )
+
+
+def pool_influence(
+    selected: SelectedHead, hidden: HiddenKeys, influence: Any, cells: int
+) -> tuple[Any, tuple[int, int]]:
+    """The largest change by size of each cell, with its sign, and the rows and keys of a cell."""
+    import torch
+    import torch.nn.functional as F
+
+    tall, wide = -(-len(selected.rows) // cells), -(-len(hidden.visible) // cells)
+    pooled = []
+    for block in selected.row_slices(len(selected.rows), tall):
+        changes = influence.head_edges(selected.layer, selected.head, block)[:, hidden.visible].double()
+        changes = F.pad(changes, (0, -changes.shape[1] % wide, 0, -len(changes) % tall))
+        cut = changes.view(len(changes) // tall, tall, -1, wide)
+        most, least = cut.amax(dim=(1, 3)), cut.amin(dim=(1, 3))
+        pooled.append(torch.where(most >= -least, most, least))
+    return torch.cat(pooled), (tall, wide)
+
+
+def influence_note(influence: Any, is_signed: bool) -> str:
+    """What the colours mean."""
+    signs = " Orange is negative: the edge helped." if is_signed else ""
+    return f"Influence, not weight: {influence.describe_unit()}.{signs}"
 
 
 def full_cells(
