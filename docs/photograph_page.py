@@ -31,7 +31,7 @@ def main() -> None:
             page.goto(address)
             page.fill("#text", SENTENCE)
             with page.expect_response(lambda answer: answer.url.endswith("/telling")):
-                page.click("button.main")
+                page.click("button[type=submit]")
             page.wait_for_timeout(2000)
             page.locator("svg .from .word", has_text=QUERY_WORD).click()
             page.locator("svg .at .word", has_text=KEY_WORD).click()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 QUIET = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
 SENTENCE = "The cat sat on the mat."
-VIEWS = ["see", "walk", "map", "heads", "learn"]
+VIEWS = ["stage", "see", "walk", "map", "heads", "learn"]
 
 
 @contextmanager
@@ -27,11 +27,12 @@ def checked_page(browser, root, offline=False):
 
 
 def run_text(page, text=SENTENCE):
-    """Type a text and run it, by mouse; waits until the head to show first is chosen."""
+    """Type a text, run it and open its arrows, by mouse; waits until the head that matters is known."""
     page.fill("#text", text)
     with page.expect_response(re.compile("/telling$")):
-        page.click("button.main")
-    page.wait_for_selector("svg .arrow:not([display])")
+        page.click("button[type=submit]")
+    page.click("#tab-see")
+    page.wait_for_selector("transom-arrows svg .arrow:not([display])")
 
 
 def expect(locator):

@@ -13,6 +13,7 @@ from transom.show.formatting import clip, make_visible
 pytestmark = pytest.mark.slow
 TEXTS = [payload.encode("utf-8", "replace").decode() for payload in PAYLOADS]  # as a browser can take them
 READY = {  # what is there once a view is complete
+    "stage": ".stage-token",
     "see": "svg .arrow:not([display])",
     "walk": "td.cell",
     "map": "transom-map li button",
@@ -193,6 +194,7 @@ def test_the_page_is_accessible(page, view, scheme):
 def test_hostile_text_is_read_and_has_no_effect(page):
     """Typed as text and as target: this is quick, as the model writes nothing and no head is ranked."""
     page.route(re.compile("/telling$"), lambda route: route.fulfill(json={"attention": None}))
+    page.click("#tab-see")
     page.click("text=Compare with a translation of your own")
     waiting = [payload for payload in TEXTS if payload.strip()]
     while waiting:
@@ -209,7 +211,7 @@ def read_text(page, text):
     page.fill("#text", text)
     page.fill("#target", text)
     with page.expect_response(re.compile("/api/writing$")) as response:
-        page.click("button.main")
+        page.click("button[type=submit]")
     assert response.value.status == 200, response.value.text()
     page.locator("button", has_text="Stop").wait_for(state="hidden")
     run = fetch_json(page, f"/api/runs/{address_fields(page)['run']}")
@@ -235,6 +237,8 @@ def test_hostile_tokens_are_shown_as_they_are_and_have_no_effect(browser, hostil
     with checked_page(browser, server.root) as page:
         with page.expect_response(re.compile("/telling$")):
             page.goto(server.address)
+        page.wait_for_selector("transom-stage .stage-token")
+        page.click("#tab-see")
         page.wait_for_selector("svg .arrow:not([display])")
         labels = trace.labels(trace.names[0])
         for side, words in (("from", labels.reads), ("at", labels.at)):

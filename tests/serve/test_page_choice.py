@@ -20,20 +20,21 @@ def server(start_server, tmp_path_factory):
 
 
 def test_models_and_runs_are_chosen_by_mouse_and_by_keyboard(page, server):
+    page.click("#tab-see")
     expect(page.locator("svg .at .word")).to_have_text(["a", "b", "c"])
     page.get_by_text("This run is a trace").wait_for()
     expect(page.locator("#model option")).to_have_count(2)
     page.fill("#text", "the cat sat")
     page.fill("#more", "3")
     with page.expect_response(re.compile("/telling$")):
-        page.click("button.main")
+        page.click("button[type=submit]")
     page.wait_for_selector("#attention option:has-text('stack.blocks.0')", state="attached")
     page.focus("#model")
     page.keyboard.press("ArrowDown")
     page.wait_for_selector("#target", state="attached")
     expect(page.locator("#text")).to_have_value("the cat sat")  # what was typed stays
     with page.expect_response(re.compile("/telling$")):
-        page.click("button.main")
+        page.click("button[type=submit]")
     page.wait_for_selector("#attention option:has-text('target at source')", state="attached")
     expect(page.locator("#run option")).to_have_count(3)
     page.select_option("#run", "1")

@@ -81,6 +81,7 @@ def test_zoom_down_to_single_weights(browser, long_trace):
     page = browser.new_page(viewport={"width": 1200, "height": 900})
     try:
         page.goto(address)
+        page.click("#tab-see")
         page.wait_for_selector("svg .next-token text")
         expect(page.locator("svg .next-token text")).to_have_text([f"(w{number})" for number in range(1, 65)])
         page.click("#tab-map")

@@ -34,9 +34,14 @@ def test_every_view_works_without_a_server(offline):
     session = Session(load_text_model())
     run = session.run_text(RunRequest(text="Where is she?"))
     page = offline(build_page(session, run, HeadIndex(4, 3)).html)
-    page.wait_for_selector("svg .arrow:not([display])")
     expect(page.locator(".output")).to_have_text(run.info["output"])
-    assert page.get_by_role("tab").all_inner_texts() == ["Arrows", "Steps", "Map", "Heads"]
+    assert page.get_by_role("tab").all_inner_texts() == ["Model", "Arrows", "Steps", "Map", "Heads"]
+    expect(page.locator(".stage-token")).to_have_count(len(run.info["tokens"]) + len(run.info["targets"]))
+    page.locator(".stage-token.target").last.click()
+    expect(page.locator(".stage-bars .chosen .token")).to_have_text("</s>")
+    assert page.locator("#error").is_hidden()
+    page.click("#tab-see")
+    page.wait_for_selector("svg .arrow:not([display])")
     weights = run.attention(4)[1].weights(batch=0, head=3)
     page.click("#from-2")
     drawn = sorted(page.locator("svg .numbers:not([display]) text").all_text_contents())
@@ -70,10 +75,13 @@ def test_every_view_works_without_a_server(offline):
 def test_hostile_text_has_no_effect_in_a_copy_nor_in_the_frame_of_a_notebook(offline):
     hostile = page_of(small_trace(PAYLOADS[:61]), "<img src=x onerror=alert(1)>")
     page = offline(hostile.html)
+    page.wait_for_selector("transom-stage .stage-token")
+    page.click("#tab-see")
     page.wait_for_selector("svg .arrow:not([display])")
     assert page.locator("svg .at .word").first.text_content() == make_visible(PAYLOADS[0])[:23] + "…"
     page = offline(f"<title>a notebook that does not state its encoding</title>{hostile._repr_html_()}")
     frame = page.frames[1]
+    frame.click("#tab-see")
     frame.wait_for_selector("svg .arrow:not([display])")
     for view in ("walk", "map", "heads"):
         frame.click(f"#tab-{view}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transom.serve import map_tiles, run_queries
 from transom.serve.answer_cache import Answer, as_answer
+from transom.serve.offline_stage import stage_answers
 from transom.serve.pictures import MOST_TOKENS, picture_file
 from transom.serve.request_fields import EffectsRequest, PictureRequest, TileRequest, TopEdgesRequest, WeightsRequest
 
@@ -44,6 +45,8 @@ class OfflineAnswers:
         self.add_run(suggestion)
         for head in self.heads_by_priority():
             self.add_head(head)
+        for path, answer in stage_answers(run, *self.chosen, job):
+            self.add(f"{self.base}/{path}", answer)
         self.has_steps, self.has_effects = self.add_steps(), self.add_effects()
         self.add("/api/state", self.state())
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from transom.serve.session import SessionRun
     from transom.serve.worker import Job
 
+LIKELY = 5  # tokens that were most likely
 MOVED = 8  # tokens whose probability changed most
 ALMOST_ALL = 0.999  # a row with only one key gives it at least this weight
 QUICKLY_RANKED = 2**27  # weights of a trace up to which its heads are measured and ranked without being asked
@@ -54,7 +55,8 @@ def knock_out_run(run: "SessionRun", fields: KnockOutRequest) -> dict[str, Any]:
     divergences, rows = divergence(*logits), []
     for row, kl in enumerate(divergences.tolist()):
         moved = (after[row] - before[row]).abs().topk(min(MOVED, before.shape[1])).indices
-        ids = torch.cat([before[row].topk(1).indices, moved]).unique().tolist()
+        likely = before[row].topk(min(LIKELY, before.shape[1])).indices
+        ids = torch.cat([likely, moved]).unique().tolist()
         tokens = [
             {"token": token, "before": float(before[row, number]), "after": float(after[row, number])}
             for token, number in zip(model.token_strings(ids), ids, strict=True)

@@ -60,6 +60,12 @@ export async function getTile(path, fields, signal) {
   };
 }
 
+// Bytes, and the header that says how to read them.
+export async function getBytes(path, fields, header, signal) {
+  const response = await fetchWithRetry(address(path, fields), signal);
+  return { header: JSON.parse(response.headers.get(header)), bytes: new Uint8Array(await response.arrayBuffer()) };
+}
+
 // A busy server says when to come again.
 async function fetchWithRetry(path, signal, tries = MOST_TRIES) {
   const response = await request(path, { signal });

@@ -9,6 +9,7 @@ import "./text_form.js";
 import "./head_picker.js";
 import "./downloads.js";
 import "./glossary.js";
+import "./stage/stage_view.js";
 import "./arrows_view.js";
 import "./steps_view.js";
 import "./map_view.js";
@@ -18,6 +19,7 @@ import "./training_replay.js";
 
 // The views by the names that links use: the title of the tab, and the element.
 const VIEWS = {
+  stage: ["Model", "transom-stage"],
   see: ["Arrows", "transom-arrows"],
   walk: ["Steps", "transom-steps"],
   map: ["Map", "transom-map"],
@@ -46,7 +48,7 @@ function buildTabs() {
 function showView() {
   const current = state.now.view;
   if (!(current in VIEWS)) {
-    state.set({ view: "see" });
+    state.set({ view: "stage" });
     return;
   }
   for (const view of Object.keys(VIEWS)) {
@@ -55,6 +57,7 @@ function showView() {
     tab.tabIndex = view === current ? 0 : -1;
   }
   document.body.classList.toggle("no-run", WITHOUT_RUN.has(current));
+  document.body.dataset.view = current;
   const view = document.getElementById("view");
   view.setAttribute("aria-labelledby", `tab-${current}`);
   const ready = session.run || WITHOUT_RUN.has(current);

@@ -22,7 +22,7 @@ const availableHeads = (attention) =>
 
 class HeadPicker extends HTMLElement {
   connectedCallback() {
-    this.stopListening = state.on(["opened", "attention", "head", "view"], () => this.show());
+    this.stopListening = state.on(["opened", "attention", "head", "view", "suggestion"], () => this.show());
   }
 
   disconnectedCallback() {
@@ -70,14 +70,17 @@ class HeadPicker extends HTMLElement {
     return make("div", { role: "radiogroup", "aria-label": "Head", class: "row", onkeydown }, heads.map(radio));
   }
 
-  // Why this head was opened first.
+  // The head that the server ranks first: why, or an offer to go there.
   reason() {
     const found = session.run.suggestion;
-    if (!found || found.compared < 2 || found.attention !== state.now.attention || found.head !== state.now.head) {
-      return null;
+    if (!found || found.compared < 2) return null;
+    const { name, role } = session.run.attentions[found.attention];
+    const among = role === "cross" ? " from the target at the source" : "";
+    if (found.attention === state.now.attention && found.head === state.now.head) {
+      return make("span", { class: "hint" }, `Of ${found.compared} heads${among}, this one comes first: ${found.why}.`);
     }
-    const among = currentAttention().role === "cross" ? " from the target at the source" : "";
-    return make("span", { class: "hint" }, `Of ${found.compared} heads${among}, this one comes first: ${found.why}.`);
+    const go = () => state.set({ attention: found.attention, head: found.head, key: null });
+    return button(`Look at ${name}, head ${found.head}: ${found.why}`, go, { class: "chip" });
   }
 
   chooseAttention(index) {

@@ -9,11 +9,11 @@ export function showRun(run) {
   session.run = run;
   const same = state.now.run === run.run;
   const { attention, head } = same ? headOfAddress(run) : firstHead(run);
-  const { row, key } = same ? state.now : { row: null, key: null };
-  state.set({ run: run.run, attention, head, row, key });
+  const place = same ? {} : { row: null, key: null, x: null, y: null, zoom: null, level: null, token: null };
+  state.set({ run: run.run, attention, head, ...place });
   state.notify("opened");
   announce(`${run.attentions.length} attentions to look at`);
-  if (!same) withErrors(() => suggestHead(run.run, attention, head));
+  withErrors(() => suggestHead(run.run));
 }
 
 // The head that an offline copy was made for, else the first of the last attention from target to source.
@@ -29,14 +29,12 @@ function headOfAddress(run) {
   return { attention, head: state.now.head < run.attentions[attention].heads ? state.now.head : first.head };
 }
 
-// Open the head that the server ranks first, unless another one was chosen meanwhile.
-async function suggestHead(run, attention, head) {
+// The head that the server ranks first is offered: what is shown changes only if that is chosen.
+async function suggestHead(run) {
   const found = await get(`/api/runs/${run}/telling`);
-  const { now } = state;
-  const untouched = now.run === run && now.attention === attention && now.head === head && now.key === null;
-  if (!untouched || found.attention === null) return;
+  if (session.run.run !== run || found.attention === null) return;
   session.run.suggestion = found;
-  state.set({ attention: found.attention, head: found.head });
+  state.notify("suggestion");
 }
 
 // The runs so far as options of a select; a run without a text goes by `nameless`.

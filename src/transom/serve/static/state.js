@@ -1,7 +1,24 @@
 // What is shown, shared by all parts of the page and written into its address, so that a link leads back to it.
 
-const IN_ADDRESS = ["view", "run", "attention", "head", "row", "key", "x", "y", "zoom", "step", "measure", "lesson"];
-const NUMBERS = new Set(["attention", "head", "row", "key", "x", "y", "zoom", "step", "lesson"]);
+const STAGE = ["level", "token", "by", "scene"];
+const IN_ADDRESS = ["view", "run", "attention", "head", "row", "key", "x", "y", "zoom", "step", "measure", "lesson"]
+  .concat(
+    STAGE,
+  );
+const NUMBERS = new Set([
+  "attention",
+  "head",
+  "row",
+  "key",
+  "x",
+  "y",
+  "zoom",
+  "step",
+  "lesson",
+  "level",
+  "token",
+  "scene",
+]);
 
 function parseAddress(hash) {
   const known = ([name, value]) => IN_ADDRESS.includes(name) && (!NUMBERS.has(name) || Number.isFinite(Number(value)));
@@ -12,7 +29,7 @@ function parseAddress(hash) {
 class State extends EventTarget {
   constructor() {
     super();
-    this.now = { view: "see", run: null, attention: null, head: 0, row: null, key: null };
+    this.now = { view: "stage", run: null, attention: null, head: 0, row: null, key: null };
     Object.assign(this.now, parseAddress(location.hash));
     addEventListener("hashchange", () => this.set(parseAddress(location.hash)));
   }

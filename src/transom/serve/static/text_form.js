@@ -57,16 +57,15 @@ class TextForm extends HTMLElement {
   build(model, text = FIRST_TEXT) {
     const isEmbedded = model.name === EMBEDDED;
     this.buildFields(model, text);
-    const label = isEmbedded ? "Your sentence, in English for the embedded translator:" : "Your text:";
+    const label = isEmbedded ? "Your sentence, in English" : "Your text";
     const onsubmit = (event) => {
       event.preventDefault();
       this.run();
     };
     this.form = make(
       "form",
-      { class: "card", onsubmit },
-      make("label", { for: "text" }, label),
-      this.text,
+      { class: "text-bar", onsubmit },
+      make("div", { class: "typed" }, make("label", { for: "text" }, label), this.text),
       this.buttons(model),
       this.target ? this.targetDetails() : null,
     );
@@ -79,11 +78,11 @@ class TextForm extends HTMLElement {
 
   buildFields(model, text) {
     const onkeydown = (event) => {
-      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
       this.form.requestSubmit();
     };
-    this.text = make("textarea", { rows: 2, id: "text", maxlength: 20000, spellcheck: "false", onkeydown });
+    this.text = make("textarea", { rows: 1, id: "text", maxlength: 20000, spellcheck: "false", onkeydown });
     this.text.value = text;
     const isPair = model.kind === "encoder_decoder";
     this.target = isPair ? make("input", { id: "target", placeholder: "the model writes its own" }) : null;
@@ -92,15 +91,14 @@ class TextForm extends HTMLElement {
   }
 
   buttons(model) {
-    const label = this.target ? "Translate and look" : this.more ? "Continue and look" : "Look";
+    const label = this.target ? "Translate" : this.more ? "Continue" : "Look";
     this.stop = make("button", { type: "button", hidden: true, onclick: () => this.running.abort() }, "Stop");
     this.earlierRuns = make("label", { hidden: true });
     return rowOf(
       make("button", { class: "main", type: "submit" }, label),
       this.stop,
-      this.more ? make("label", { for: "more" }, "tokens to generate ", this.more) : null,
+      this.more ? make("label", { for: "more" }, "tokens to write ", this.more) : null,
       this.modelPicker(model),
-      make("span", { class: "hint" }, "Ctrl+Enter does the same"),
       this.earlierRuns,
     );
   }
@@ -113,7 +111,7 @@ class TextForm extends HTMLElement {
   // Which model is to run; with one alone there is nothing to choose.
   modelPicker(current) {
     const { models } = session.server;
-    if (models.length < 2) return make("span", { class: "hint" }, `${current.name};`);
+    if (models.length < 2) return make("span", { class: "hint" }, current.name);
     const onchange = (event) => {
       this.chosenModel = models[event.target.selectedIndex];
       this.build(this.chosenModel, this.text.value);

@@ -45,6 +45,9 @@ export function displayToken(token) {
   return signs.length > LABEL_LENGTH ? `${signs.slice(0, LABEL_LENGTH - 1).join("")}…` : signs.join("");
 }
 
+// The same where tokens stand alone, each at its own place: a space before it goes without saying.
+export const wordOf = (token) => displayToken(token).replace(/^·(?=[^·])/, "");
+
 // A row by the token it reads, and in brackets the one that comes next.
 export function rowName(reads, next) {
   const known = next !== undefined && next !== null;

@@ -1,0 +1,50 @@
+// Small drawing tools of the inner levels: text, ribbons, and vectors as rows of small bars.
+
+import { draw } from "../dom.js";
+
+export const text = (x, y, content, kind = "", more = {}) => draw("text", { x, y, class: kind, ...more }, content);
+export const clamp = (value, low = 0, high = 1) => Math.min(high, Math.max(low, value));
+export const ease = (t) => (t < 0.5 ? 4 * t ** 3 : 1 - (2 - 2 * t) ** 3 / 2);
+export const largest = (numbers) => numbers.indexOf(Math.max(...numbers));
+
+// A minus sign as long as a plus.
+export const signed = (value, digits = 2) => value.toFixed(digits).replace("-", "−");
+
+// A ribbon from one point to another, leaving and arriving sideways.
+export function ribbonPath(x1, y1, x2, y2, bend = 0.55) {
+  const reach = (x2 - x1) * bend;
+  return `M${x1} ${y1}C${x1 + reach} ${y1} ${x2 - reach} ${y2} ${x2} ${y2}`;
+}
+
+// A vector as bars around a line: up is more than 0, down is less. `most` is the number of a full bar.
+export function vectorPath(values, { x, y, width, height, most }) {
+  const wide = width / values.length;
+  return values.map((value, i) => {
+    const tall = (value / (most || 1)) * height / 2;
+    const left = (x + i * wide + wide * 0.12).toFixed(2);
+    return `M${left} ${y}h${(wide * 0.76).toFixed(2)}v${(-tall).toFixed(2)}h${(-wide * 0.76).toFixed(2)}z`;
+  }).join("");
+}
+
+export const peak = (...vectors) => Math.max(1e-9, ...vectors.flat().map(Math.abs));
+
+// An SVG that fills its level.
+export function canvasOf({ width, height }, label) {
+  return draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": label });
+}
+
+// Something in an SVG that opens by click and by key.
+export function opener(label, onOpen, ...children) {
+  const group = draw(
+    "g",
+    { class: "opener", role: "button", tabindex: 0, "aria-label": label, onclick: onOpen },
+    ...children,
+  );
+  group.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    event.stopPropagation();
+    onOpen();
+  });
+  return group;
+}

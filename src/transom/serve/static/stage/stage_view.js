@@ -1,0 +1,194 @@
+// <transom-stage>: the whole model in one picture, and all that is inside it, level by level.
+
+import { post } from "../api.js";
+import { make } from "../dom.js";
+import { announce, isAvailable, session, state, withErrors } from "../state.js";
+import { BlockLevel } from "./block_level.js";
+import { StageData } from "./data.js";
+import { HeadLevel } from "./head_level.js";
+import { ModelLevel } from "./model_level.js";
+import { NumberLevel } from "./number_level.js";
+import { placeKey, validPlace } from "./place.js";
+import { findWindows, measureStage, takeStep } from "./stage_size.js";
+import { Player } from "./player.js";
+import { Reading } from "./reading.js";
+import { RowLevel } from "./row_level.js";
+import { modelShape, placeOf } from "./shape.js";
+import { StageHeader } from "./stage_header.js";
+import { listenForKeys } from "./stage_keys.js";
+import { zoom } from "./zoom.js";
+
+const CLASSES = [null, ModelLevel, BlockLevel, HeadLevel, RowLevel, NumberLevel];
+const LEAST = 120; // pixels
+const PLACE = ["level", "attention", "head", "row", "key", "token", "by", "scene"];
+
+class StageView extends HTMLElement {
+  connectedCallback() {
+    this.area = make("div", { class: "stage-area", role: "group", "aria-label": "The stage" });
+    this.header = new StageHeader(this);
+    this.player = new Player(this);
+    this.reading = new Reading(this);
+    const frame = make("div", { class: "stage-frame" }, this.header.element, this.area, this.player.element);
+    this.replaceChildren(frame, this.reading.element);
+    const stops = [state.on(["opened"], () => this.openRun()), state.on(PLACE, () => this.follow())];
+    stops.push(state.on(["suggestion"], () => this.reading.show()), listenForKeys(this));
+    this.resizing = new ResizeObserver(() => this.onResize());
+    this.stopListening = () => stops.forEach((stop) => stop());
+    this.openRun();
+    this.resizing.observe(this);
+  }
+
+  disconnectedCallback() {
+    this.stopListening();
+    this.resizing.disconnect();
+    this.player.pause();
+    this.data?.close();
+  }
+
+  get now() {
+    return { ...state.now, by: state.now.by ?? "weight", ...validPlace(this.run, this.shape, state.now) };
+  }
+
+  get animated() {
+    return this.level;
+  }
+
+  // Another run: all of it anew.
+  openRun() {
+    this.data?.close();
+    this.run = session.run;
+    this.shape = modelShape(this.run);
+    this.changes = null;
+    this.focus = null;
+    this.windows = findWindows(this);
+    this.data = new StageData(this.run, this.windows, () => this.refresh());
+    this.data.loadThumbnails();
+    this.level?.element.remove();
+    this.level = null;
+    this.follow();
+    if (this.now.level === 1) this.playFirst();
+  }
+
+  // Something true moves within two seconds, once for each run.
+  playFirst() {
+    this.withEncoder = true;
+    if (!this.hasPlayed) this.player.play(true);
+    this.hasPlayed = true;
+  }
+
+  // Show the place that the address names.
+  follow() {
+    if (!this.run || !this.isConnected) return;
+    const { now } = this;
+    const key = placeKey(now, placeOf(this.shape, now.attention)?.block.path);
+    this.keepInWindow(now);
+    if (!this.level || key !== this.key) this.show(now, key);
+    else this.level.refresh();
+    this.header.show();
+    this.reading.show();
+  }
+
+  // A token outside the window moves it.
+  keepInWindow(now) {
+    const { side } = this.shape.last;
+    const { first, count } = this.windows[side];
+    if (now.token >= first && now.token < first + count) return;
+    this.windows = findWindows(this);
+    this.data.setWindows(this.windows);
+    this.key = null;
+  }
+
+  show(now, key) {
+    const before = this.level;
+    const size = measureStage(this);
+    if (size.width < LEAST) return; // it has no room yet
+    [this.shownWidth, this.shownHeight] = [size.width, size.height];
+    this.area.style.height = `${size.height}px`;
+    this.area.dataset.level = now.level;
+    const level = new CLASSES[now.level](this, size);
+    const isDeeper = before && now.level > before.number;
+    const isOuter = before && now.level < before.number;
+    const rect = isDeeper ? before.rectOf(now) : null;
+    level.number = now.level;
+    this.level = level;
+    this.key = key;
+    this.area.append(level.element);
+    if (isDeeper) zoom(before.element, level.element, rect, true);
+    else if (isOuter) zoom(level.element, before.element, level.rectOf(this.previous), false);
+    else before?.element.remove();
+    this.previous = now;
+    this.player.settle(Boolean(level.duration));
+    if (isDeeper && now.level > 3) this.player.play(true);
+    if (before) announce(this.reading.sentence());
+  }
+
+  refresh() {
+    if (!this.level || !this.isConnected) return;
+    this.level.refresh();
+    this.reading.show();
+  }
+
+  onResize() {
+    const { width, height } = measureStage(this);
+    const isSame = Math.abs(width - (this.shownWidth ?? 0)) < 2 && Math.abs(height - this.shownHeight) < 60;
+    if (this.level && isSame) return;
+    this.windows = findWindows(this);
+    this.data.setWindows(this.windows);
+    this.level?.element.remove();
+    this.level = null;
+    this.follow();
+  }
+
+  // Go to a place; what is deeper than it is given up.
+  open(place) {
+    if (place.attention !== undefined && place.head !== undefined && !isAvailable(place.attention, place.head)) {
+      announce("this copy does not contain that head");
+      return;
+    }
+    const deeper = place.level < 3 ? { row: null, key: null } : place.level < 5 ? { key: null } : {};
+    state.set({ ...deeper, ...place });
+  }
+
+  goOut() {
+    const { level } = this.now;
+    if (level > 1) this.open({ level: level - 1 });
+    return level > 1;
+  }
+
+  step(by) {
+    return takeStep(this, by);
+  }
+
+  chooseToken(token) {
+    state.set({ token });
+    return true;
+  }
+
+  chooseFocus(index) {
+    this.focus = index;
+    this.refresh();
+  }
+
+  describePeek(peek) {
+    this.reading.describePeek(peek);
+  }
+
+  // What a knock-out did to a row's prediction.
+  changedRow(row) {
+    return this.changes?.rows[row] ?? null;
+  }
+
+  async knockOut(edges, label) {
+    const found = await withErrors(() => post(`/api/runs/${this.run.run}/knock_out`, { edges }));
+    if (!found) return;
+    this.changes = { ...found, label };
+    this.refresh();
+  }
+
+  giveBack() {
+    this.changes = null;
+    this.refresh();
+  }
+}
+
+customElements.define("transom-stage", StageView);
