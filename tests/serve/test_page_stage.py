@@ -1,0 +1,209 @@
+"""The stage in a real browser: the whole model, in and out, the story, knock-outs, narrow, without motion."""
+
+import re
+
+import pytest
+from serve.browsing import SENTENCE, address_fields, expect, fetch_json
+
+pytestmark = pytest.mark.slow
+
+
+def show_stage(page, text=SENTENCE):
+    """Run a text on the stage, and return the run."""
+    before = address_fields(page).get("run")
+    page.fill("#text", text)
+    page.click("button[type=submit]")
+    page.wait_for_function("before => new URLSearchParams(location.hash.slice(1)).get('run') !== before", arg=before)
+    page.wait_for_selector(".stage-bars .chosen")
+    return fetch_json(page, f"/api/runs/{address_fields(page)['run']}")
+
+
+def wait_level(page, level):
+    page.wait_for_selector(f".stage-area[data-level='{level}'] .level:only-child")
+
+
+def test_the_whole_model_is_the_first_view(page):
+    run = show_stage(page)
+    heads = sum(attention["heads"] for attention in run["attentions"])
+    expect(page.locator(".head-buttons .pane")).to_have_count(heads)
+    expect(page.locator(".stage-token.source")).to_have_count(len(run["tokens"]))
+    expect(page.locator(".stage-token.target")).to_have_count(len(run["targets"]))
+    row = int(page.locator(".stage-token.target[aria-pressed=true]").get_attribute("data-token").split("-")[1])
+    likely = run["likely"][row]
+    assert likely[0]["probability"] == min(one[0]["probability"] for one in run["likely"]), "where it was least sure"
+    shares = page.locator(".stage-bars .share").all_inner_texts()
+    assert len(shares) == len(likely) + 1
+    assert sum(float(share.rstrip(" %")) for share in shares) == pytest.approx(100, abs=3), "with all others"
+    painted = page.evaluate(
+        "() => { const c = document.querySelector('.stage-canvas'); const { data } ="
+        " c.getContext('2d').getImageData(0, 0, c.width, c.height); return data.filter((one, i) => i % 4 === 3 && one).length; }"
+    )
+    assert painted > 20_000
+
+
+def test_a_click_goes_in_down_to_the_arithmetic_and_escape_goes_out(page):
+    run = show_stage(page)
+    cross = max(one["index"] for one in run["attentions"] if one["role"] == "cross")
+    page.locator(f".pane[data-index='{cross}'][data-head='3']").click()
+    wait_level(page, 3)
+    assert (address_fields(page)["attention"], address_fields(page)["head"]) == (str(cross), "3")
+    page.locator(".head-level .opener").nth(2).click()
+    wait_level(page, 4)
+    weights = fetch_json(page, f"/api/runs/{run['run']}/{cross}/weights?head=3&first_row=2&rows=1")["weights"][0]
+    shown = page.locator(".row-level text.figure").all_text_contents()
+    assert [float(text) for text in shown[1::2]] == pytest.approx(weights, abs=6e-4)
+    page.locator(".row-level .opener").nth(1).press("Enter")
+    wait_level(page, 5)
+    expect(page.locator(".number-level .final")).to_have_text(f"{weights[1]:.4f}")
+    score = fetch_json(page, f"/api/runs/{run['run']}/{cross}/weights?head=3&first_row=2&rows=1")["scores"][0][1]
+    figures = page.locator(".number-level .large").all_text_contents()
+    assert float(figures[1].replace("−", "-")) == pytest.approx(score, abs=6e-3)
+    for level in (4, 3, 2, 1):
+        page.keyboard.press("Escape")
+        wait_level(page, level)
+    expect(page.locator(".stage-token.target")).to_have_count(len(run["targets"]))
+
+
+def test_the_address_leads_back_to_the_place(page):
+    run = show_stage(page)
+    page.evaluate(
+        "run => { location.hash = `#view=stage&run=${run}&attention=1&head=2&row=1&key=0&level=5&token=1`; }",
+        run["run"],
+    )
+    wait_level(page, 5)
+    link = page.url
+    page.goto("about:blank")
+    page.wrong.clear()
+    page.goto(link)
+    wait_level(page, 5)
+    crumbs = page.locator(".crumbs").inner_text()
+    assert "head 2" in crumbs
+    assert "key 0" in crumbs
+    page.evaluate("() => { location.hash = '#view=stage&attention=999&level=5&row=4&key=7'; }")
+    wait_level(page, 1)
+
+
+def test_a_late_answer_offers_and_changes_nothing(page):
+    show_stage(page)
+    page.evaluate("() => { location.hash += '&attention=0&head=5&level=3'; }")
+    wait_level(page, 3)
+    with page.expect_response(re.compile("/telling$")):
+        page.reload()
+    chip = page.locator(".reading .chip")
+    chip.wait_for()
+    assert (address_fields(page)["attention"], address_fields(page)["head"]) == ("0", "5")
+    chip.click()
+    page.wait_for_function("() => new URLSearchParams(location.hash.slice(1)).get('attention') !== '0'")
+
+
+def test_the_scenes_of_the_story_advance(page):
+    run = show_stage(page)
+    page.get_by_role("button", name="Start here").click()
+    total = int(re.search("of ([0-9]+)", page.locator(".scene-place").inner_text())[1])
+    assert 8 <= total <= 12
+    sentences = []
+    for number in range(1, total + 1):
+        expect(page.locator(".scene-place")).to_have_text(f"Scene {number} of {total}")
+        assert address_fields(page)["scene"] == str(number)
+        sentences.append(page.locator("h2.scene").inner_text())
+        if number == 4:
+            page.locator(".choices button").first.click()
+            expect(page.locator(".scene-try [role=status]")).to_contain_text("largest score")
+        if number < total:
+            page.keyboard.press("]")
+    assert len(set(sentences)) == total
+    assert sentences[0] == f"The model sees {len(run['tokens'])} pieces, not words."
+    page.get_by_role("button", name="Explore", exact=True).click()
+    expect(page.locator(".scene-place")).to_have_count(0)
+
+
+def test_a_knock_out_on_the_stage_changes_the_bars(page):
+    run = show_stage(page)
+    cross = max(one["index"] for one in run["attentions"] if one["role"] == "cross")
+    page.locator(f".pane[data-index='{cross}'][data-head='0']").click()
+    wait_level(page, 3)
+    with page.expect_response(re.compile("/knock_out$")) as response:
+        page.get_by_role("button", name="Switch off head 0").click()
+    found = response.value.json()
+    page.wait_for_selector(".changed .next-bar.after")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    wait_level(page, 1)
+    token = int(page.locator(".stage-token.target[aria-pressed=true]").get_attribute("data-token").split("-")[1])
+    after = next(
+        one["after"] for one in found["rows"][token]["words"] if one["token"] == run["likely"][token][0]["token"]
+    )
+    shown = page.locator(".stage-bars .share").first.inner_text().split("→")[1]
+    assert float(shown.strip(" %")) == pytest.approx(100 * after, abs=0.51)
+    page.get_by_role("button", name="Give it back").click()
+    expect(page.locator(".stage-bars .next-bar.after")).to_have_count(0)
+
+
+def test_heads_are_reached_by_keyboard_alone(page):
+    show_stage(page)
+    page.locator(".pane[tabindex='0']").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    head = page.evaluate("[document.activeElement.dataset.index, document.activeElement.dataset.head]")
+    expect(page.locator(".reading .peek")).to_contain_text(f"head {head[1]}")
+    page.keyboard.press("Enter")
+    wait_level(page, 3)
+    assert (address_fields(page)["attention"], address_fields(page)["head"]) == tuple(head)
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.className") == "stage-search"
+
+
+def test_a_narrow_page_runs_downwards_and_fits(page):
+    page.set_viewport_size({"width": 390, "height": 844})
+    run = show_stage(page)
+    expect(page.locator(".block-button.whole")).to_have_count(
+        len({one["name"].rsplit(".", 1)[0] for one in run["attentions"]})
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.locator(".block-button.whole").first.click()
+    wait_level(page, 2)
+    smallest = page.evaluate(
+        "Math.min(...[...document.querySelectorAll('.head-card')].map((one) => one.getBoundingClientRect().width))"
+    )
+    assert smallest >= 44
+
+
+def test_with_motion_it_plays_by_itself_and_can_be_scrubbed(browser, server):
+    page = browser.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="no-preference").new_page()
+    try:
+        page.goto(server.address)
+        page.wait_for_selector(".stage-bars .chosen")
+        page.wait_for_function("() => document.querySelector('.transport input').value < 900")
+        page.wait_for_function("() => document.querySelector('.transport input').value === '1000'", timeout=60_000)
+        page.locator(".transport .play").click()
+        expect(page.locator(".transport .play")).to_have_text("Pause")
+        page.evaluate(
+            "() => { const one = document.querySelector('.transport input'); one.value = 300;"
+            " one.dispatchEvent(new Event('input')); }"
+        )
+        expect(page.locator(".transport .play")).to_have_text("Play")
+        expect(page.locator(".stage-bars")).to_have_class(re.compile("waiting"))
+    finally:
+        page.context.close()
+
+
+def test_without_motion_end_states_are_shown(page):
+    show_stage(page)
+    assert page.locator(".transport input").input_value() == "1000"
+    assert page.evaluate("document.getAnimations().filter((one) => one.playState === 'running').length") == 0
+    page.get_by_role("button", name="One step back").click()
+    expect(page.locator(".stage-bars")).not_to_have_class(re.compile("waiting"))
+
+
+def test_every_level_is_accessible(page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    run = show_stage(page)
+    where = f"run={run['run']}&attention={len(run['attentions']) - 1}&head=1&row=1&key=0"
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for level in (1, 2, 3, 4, 5):
+            page.evaluate("hash => { location.hash = hash; }", f"#view=stage&{where}&level={level}")
+            wait_level(page, level)
+            page.wait_for_timeout(300)
+            violations = axe.Axe().run(page).response["violations"]
+            assert {each["id"]: [node["html"][:120] for node in each["nodes"][:3]] for each in violations} == {}, level
