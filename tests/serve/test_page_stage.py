@@ -35,8 +35,9 @@ def test_the_whole_model_is_the_first_view(page):
     assert len(shares) == len(likely) + 1
     assert sum(float(share.rstrip(" %")) for share in shares) == pytest.approx(100, abs=3), "with all others"
     painted = page.evaluate(
-        "() => { const c = document.querySelector('.stage-canvas'); const { data } ="
-        " c.getContext('2d').getImageData(0, 0, c.width, c.height); return data.filter((one, i) => i % 4 === 3 && one).length; }"
+        "() => { const c = document.querySelector('.stage-canvas'), pen = c.getContext('2d');"
+        " const { data } = pen.getImageData(0, 0, c.width, c.height);"
+        " return data.filter((one, i) => i % 4 === 3 && one).length; }"
     )
     assert painted > 20_000
 

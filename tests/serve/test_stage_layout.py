@@ -22,7 +22,8 @@ const found = cases.map(({ run, size }) => {
   const blocks = layout.lanes.map((lane) => lane.blocks.map((block) => blockBox(layout, lane, block)));
   const parts = layout.lanes.flatMap((lane) => lane.blocks.flatMap((block) => block.parts));
   const panes = parts.map((part) => part.panes.map((pane) => paneBox(layout, pane)));
-  const rails = layout.lanes.map(({ rails }) => [rails.at(rails.first), rails.at(rails.first + rails.count - 1), rails.gap]);
+  const edges = ({ at, first, count, gap }) => [at(first), at(first + count - 1), gap];
+  const rails = layout.lanes.map((lane) => edges(lane.rails));
   return { blocks, panes, rails, sides: shape.lanes.map((lane) => lane.side), count: panes.flat().length };
 });
 console.log(JSON.stringify(found));
@@ -71,7 +72,8 @@ def layouts():
         for size in SIZES
     ]
     script = f"const base = {json.dumps(STAGE.as_uri())};\nconst cases = {json.dumps(cases)};\n{SCRIPT}"
-    ran = subprocess.run([DENO, "run", "--no-config", "-"], input=script, capture_output=True, text=True, timeout=120)
+    command = [DENO, "run", "--no-config", f"--allow-read={STAGE}", "-"]
+    ran = subprocess.run(command, input=script, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr
     keys = [(name, size) for name in RUNS for size in SIZES]
     return dict(zip(keys, json.loads(ran.stdout), strict=True))

@@ -47,7 +47,7 @@ export class BlockLevel {
   partCards(part) {
     const heads = Array.from({ length: part.heads }, (_, head) => this.headCard(part, head));
     const title = TITLES[this.place.lane.side][part.kind] ?? part.name;
-    return make("section", { class: "head-cards", "aria-label": title }, make("h3", {}, title), make("div", {}, heads));
+    return make("section", { class: "head-cards", "aria-label": title }, make("h2", {}, title), make("div", {}, heads));
   }
 
   headCard(part, head) {
@@ -99,7 +99,7 @@ export class BlockLevel {
       ["goes out", block.after],
     ].map(([title, sizes]) => [title, sizes.slice(...range)]);
     const most = Math.max(...stages.flatMap(([, sizes]) => sizes));
-    const title = make("h3", {}, "How long each token’s vector is, and what each part adds");
+    const title = make("h2", {}, "How long each token’s vector is, and what each part adds");
     return [
       make("section", { class: "sizes" }, title, make("div", {}, stages.map((one) => sizesOf(one, tokens, most)))),
     ];

@@ -39,18 +39,20 @@ function panesOf(part, from, to, start, room) {
 }
 
 function blockLayout(block, from, length, lane) {
-  const inner = length - GUTTER;
+  const gutter = Math.min(GUTTER, 0.15 * length);
+  const start = from + gutter / 2;
+  const inner = length - gutter;
+  const margin = Math.min(4, 0.03 * inner);
   const each = (inner * (1 - FEED_FORWARD)) / block.parts.length;
   const share = inner / block.parts.length;
   const parts = block.parts.map((part, i) => {
-    const start = from + GUTTER / 2 + i * each;
-    const left = from + GUTTER / 2 + i * share + 4;
-    const panes = panesOf(part, left, left + share - 8, lane.panesAt, lane.panesRoom);
-    return { ...part, from: start + 0.1 * each, plus: start + 0.88 * each, panes };
+    const left = start + i * share + margin;
+    const panes = panesOf(part, left, left + share - 2 * margin, lane.panesAt, lane.panesRoom);
+    return { ...part, from: start + (i + 0.1) * each, plus: start + (i + 0.88) * each, panes };
   });
-  const feedForward = from + GUTTER / 2 + inner * (1 - 0.62 * FEED_FORWARD);
-  const plus = from + GUTTER / 2 + inner * (1 - 0.2 * FEED_FORWARD);
-  return { path: block.path, label: block.label, from: from + GUTTER / 2, length: inner, parts, feedForward, plus };
+  const feedForward = start + inner * (1 - 0.62 * FEED_FORWARD);
+  const plus = start + inner * (1 - 0.2 * FEED_FORWARD);
+  return { path: block.path, label: block.label, from: start, length: inner, parts, feedForward, plus };
 }
 
 // One lane between two places across the stage; `below` puts its heads under the rails.
