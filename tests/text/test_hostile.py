@@ -13,7 +13,7 @@ from text.test_word_vector_files import fasttext_bin
 from text.vector_samples import FILES, WORDS
 
 from transom import Misfit
-from transom.text import FORMATS, VECTOR_FORMATS, Tokenizer, word_vectors
+from transom.text import VECTOR_FORMATS, Tokenizer, word_vectors
 
 TOKENIZER = {
     "version": "1.0",
@@ -68,7 +68,7 @@ def attempt(call, content: bytes) -> None:
         assert not message or (";" in message and "\n" not in message)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", CASES)
 @given(data=st.data())
 def test_corpora(name, data):
     attempt(lambda path: list(CASES[name][0](path)), data.draw(hostile(name)))

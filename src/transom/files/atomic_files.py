@@ -148,6 +148,11 @@ def write_manifest(folder: Path) -> None:
     for path in sorted(folder.iterdir()):
         fsync(path)
         files[path.name] = ManifestEntry(path.stat().st_size, sha256_of(path))
+    save_manifest(folder, files)
+
+
+def save_manifest(folder: Path, files: dict[str, ManifestEntry]) -> None:
+    """Write a manifest of files whose sizes and checksums are known."""
     data = msgspec.json.format(msgspec.json.encode(Manifest(files)), indent=2)
     write_file(folder / MANIFEST, data + b"\n")
 

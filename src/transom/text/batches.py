@@ -13,24 +13,25 @@ from typing import SupportsIndex
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Integer
 from torch import Tensor
 
 from transom.files.strict_settings import check_at_least
 from transom.names import Misfit
 
 WINDOW = 64  # batches that are sorted by length together
+PIECE = 2**16  # offsets that are checked at once
 
 
 class Ragged:
-    """Rows of tokens of different lengths, packed: `rows[i]` is a view into one array of four bytes per token.
+    """Rows of tokens of different lengths, packed: `rows[i]` is a view into one array.
 
-    flat      all tokens, row after row
+    flat      all tokens, row after row; four bytes each, unless they come from a token store
     offsets   where each row starts, and at the end where the last one stops
     """
 
-    def __init__(self, flat: Int[np.ndarray, " any"], offsets: Int[np.ndarray, " any2"]) -> None:
-        if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(flat) or (np.diff(offsets) < 0).any():
+    def __init__(self, flat: Integer[np.ndarray, " any"], offsets: Int[np.ndarray, " any2"]) -> None:
+        if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(flat) or not is_rising(offsets):
             raise Misfit(f"offsets must rise from 0 to {len(flat)}, but they do not; use Ragged.from_lists")
         self.flat, self.offsets = flat, offsets
 
@@ -51,6 +52,10 @@ class Ragged:
     def lengths(self) -> Int[np.ndarray, " any"]:
         return np.diff(self.offsets)
 
+    def lengths_of(self, rows: Int[np.ndarray, " any"]) -> Int[np.ndarray, " any"]:
+        """The lengths of some rows, without those of the others."""
+        return self.offsets[rows + 1] - self.offsets[rows]
+
     def select(self, rows: Iterable[SupportsIndex]) -> "Ragged":
         """Only these rows, in this order."""
         return Ragged.from_lists(self[row] for row in rows)
@@ -58,18 +63,24 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, row: SupportsIndex) -> Int[np.ndarray, " token"]:
+    def __getitem__(self, row: SupportsIndex) -> Integer[np.ndarray, " token"]:
         row = index(row)
         if not -len(self) <= row < len(self):
             raise IndexError(f"there are {len(self)} rows, so there is no row {row}")
         row %= len(self)
         return self.flat[self.offsets[row] : self.offsets[row + 1]]
 
-    def __iter__(self) -> Iterator[Int[np.ndarray, " token"]]:
+    def __iter__(self) -> Iterator[Integer[np.ndarray, " token"]]:
         return (self[row] for row in range(len(self)))
 
     def __repr__(self) -> str:
         return f"Ragged({len(self)} rows, {len(self.flat)} tokens)"
+
+
+def is_rising(offsets: Int[np.ndarray, " any"]) -> bool:
+    """Whether no number is below the one before; looked at piece by piece, because the array may be on disk."""
+    pieces = (offsets[first : first + PIECE + 1] for first in range(0, len(offsets), PIECE))
+    return all(bool((np.diff(piece) >= 0).all()) for piece in pieces)
 
 
 def batches(
@@ -124,7 +135,7 @@ def cut_by_budget(rows: np.ndarray, lengths: np.ndarray, tokens: int) -> Iterato
 class LengthFilter:
     """Which rows are short enough, and how many are not."""
 
-    rows: Int[np.ndarray, " any"]
+    rows: Int[np.ndarray, " any"] | range
     left_out: int
     longest: int  # allowed
     longest_seen: int

@@ -18,6 +18,7 @@ from transom.text.holdout_split import split_examples
 from transom.text.tokenizer import Tokenizer
 from transom.training.recipe import DataSettings, Files, Recipe, list_files
 
+WITH_COLUMNS = {"tsv", "csv", "parquet", "jsonl"}
 SKIPS_BLANK = {"lines", "document"}  # formats that leave out blank lines anyway
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
@@ -25,7 +26,7 @@ Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 def read_examples(data: DataSettings, files: str | list[str], kind: type[Example]) -> Iterator[Example]:
     """The examples of one or more files, in the recipe's format."""
     reader, paths = FORMATS[data.format], [files] if isinstance(files, str) else files
-    args: tuple[Any, ...] = (data.columns or [0, 1], kind) if data.format in ("tsv", "jsonl") else ()
+    args: tuple[Any, ...] = (data.columns or [0, 1], kind) if data.format in WITH_COLUMNS else ()
     kwargs: dict[str, Any] = {} if data.format in SKIPS_BLANK else {"skip_blank": data.skip_blank}
     if data.format != "parallel":
         examples = chain.from_iterable(reader(path, *args, **kwargs) for path in paths)

@@ -40,6 +40,7 @@ class DataSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     skip_blank: bool = False
     longest: AtLeastOne = 128
     everyday: Files | None = None
+    store: str | None = None
 
 
 class AugmentSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -70,6 +71,7 @@ class TokenizerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     case: bool = False
     digits: bool = False
     file: str | None = None
+    sample: Count = 0
 
 
 class VectorSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -255,6 +257,10 @@ def check_combinations(recipe: Recipe, where: str) -> None:
     for name, section in (("[augment]", recipe.augment), ("data.everyday", data.everyday), ("[start]", recipe.start)):
         if section is not None and recipe.task != "translate":
             raise Misfit(f"{where}: {name} is for task = 'translate', but it is {recipe.task!r}; leave it out")
+    if recipe.augment is not None and data.store is not None:
+        raise Misfit(f"{where}: [augment] changes pairs in memory, but data.store keeps them on disk; leave out one")
+    if recipe.tokens.sample and data.store is None:
+        raise Misfit(f"{where}: tokens.sample is for a corpus with data.store, but there is none; leave it out")
     if data.test and recipe.task == "write":
         raise Misfit(f"{where}: task = 'write' has no test set, but data.test={data.test}; leave it out")
 
@@ -279,4 +285,6 @@ def fixed_settings(recipe: Recipe) -> dict[str, Any]:
     """The part of a recipe that a run cannot change once it started, as JSON has it."""
     table = msgspec.json.decode(msgspec.json.encode(recipe))
     train = {name: value for name, value in table["train"].items() if name not in FREE_OF_TRAIN}
+    if table["data"]["store"] is not None:
+        table["data"]["store"] = "on disk"  # where does not matter
     return {name: value for name, value in table.items() if name not in FREE} | {"train": train}

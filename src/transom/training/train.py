@@ -19,6 +19,7 @@ from transom.training.run_log import JsonLinesLog, TensorBoardLog
 from transom.training.task import Task
 from transom.training.tasks import TASKS
 
+BUILD_SECONDS = 86_400  # that the other processes wait while the leading one builds a token store
 LOG, CURVES = "log.jsonl", "tensorboard"  # in the folder of a run
 
 
@@ -61,10 +62,10 @@ def train(recipe: Recipe, world: World | None = None, callbacks: Sequence[Callba
 def build_task(recipe: Recipe, folder: Path, world: World, note: Callable[[str], None]) -> Task:
     """The task with its data; the leading process goes first, because it may train the tokenizer for all."""
     if not world.leads:
-        world.wait("the tokenizer")
+        world.wait("the tokenizer", BUILD_SECONDS)
     task = TASKS[recipe.task](recipe, folder, note)
     if world.leads:
-        world.wait("the tokenizer")
+        world.wait("the tokenizer", BUILD_SECONDS)
     return task
 
 

@@ -12,14 +12,17 @@ from torch import Tensor
 from transom.equations.losses import cross_entropy
 from transom.layers import Embedding
 from transom.models import Encoder, EncoderConfig, Model
+from transom.models.folder import TOKENIZER
 from transom.names import Misfit
 from transom.text.batches import Ragged, batches, filter_by_length, pad_rows
 from transom.text.corpora import Labelled
 from transom.text.tokenizer import Tokenizer
+from transom.text.window_batches import WindowBatches
 from transom.text.word_vectors import word_vectors
 from transom.training import dataset
 from transom.training.evaluation_metrics import accuracy, macro_f1, mean_loss
 from transom.training.recipe import Recipe, VectorSettings, model_config
+from transom.training.stored_corpus import held_out_examples, open_stored_corpus, stored_labels
 from transom.training.task import Batch, EvaluationResult
 
 
@@ -44,20 +47,51 @@ class ClassificationTask:
 
     def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None], on_test_set: bool = False) -> None:
         self.recipe, self.note = recipe, note
+        if recipe.data.store is None:
+            held_out = self.read_texts(folder, on_test_set)
+        else:
+            held_out = self.open_store(folder, on_test_set)
+        self.held_out = self.tokenize_examples(held_out[: recipe.judge.examples or None])
+
+    def read_texts(self, folder: Path, on_test_set: bool) -> list[Labelled]:
+        """All training examples in memory; returns the examples to evaluate on."""
+        recipe = self.recipe
         train, held_out = dataset.train_and_validation(recipe, Labelled, on_test_set)
         self.labels = sorted({example.label for example in train})
+        self.check_labels(held_out)
+        self.tokenizer = dataset.load_or_train_tokenizer(recipe, (example.text for example in train), folder)
+        self.train_set = self.tokenize_examples(train)
+        self.plan = lru_cache(maxsize=2)(
+            partial(batches, self.train_set.tokens.lengths, recipe.train.tokens, recipe.seed)
+        )
+        return held_out
+
+    def open_store(self, folder: Path, on_test_set: bool) -> list[Labelled]:
+        """The training examples on disk, unless this is a final evaluation; returns those to evaluate on."""
+        recipe, note = self.recipe, self.note
+        if on_test_set:
+            self.tokenizer, self.labels = Tokenizer.load(folder / TOKENIZER), stored_labels(recipe, note)
+        else:
+            store, self.tokenizer = open_stored_corpus(recipe, Labelled, folder, note)
+            about, texts, self.labels = store.about, store.columns["text"], store.about.labels
+            if about.left_out:
+                long = f"{about.left_out} of {about.rows} texts have more than {recipe.data.longest} tokens"
+                note(f"{long} and are truncated")
+            self.train_set = TokenizedTexts(texts, store.columns["label"].flat, self.tokenizer.padding)
+            self.plan = WindowBatches(
+                lambda rows: texts.lengths_of(rows)[:, None], about.rows, recipe.train.tokens, store.mean, recipe.seed
+            )
+        held_out = held_out_examples(recipe, Labelled, on_test_set, note)
+        self.check_labels(held_out)
+        return held_out
+
+    def check_labels(self, held_out: list[Labelled]) -> None:
         unknown = {example.label for example in held_out} - set(self.labels)
         if unknown:
             raise Misfit(
                 f"the training labels are {', '.join(self.labels)}, but held-out examples have {min(unknown)!r} too;"
                 " add training examples with it"
             )
-        self.tokenizer = dataset.load_or_train_tokenizer(recipe, (example.text for example in train), folder)
-        self.train_set = self.tokenize_examples(train)
-        self.held_out = self.tokenize_examples(held_out[: recipe.judge.examples or None])
-        self.plan = lru_cache(maxsize=2)(
-            partial(batches, self.train_set.tokens.lengths, recipe.train.tokens, recipe.seed)
-        )
 
     def tokenize_examples(self, examples: list[Labelled]) -> "TokenizedTexts":
         """The examples as tokens; a text beyond `data.longest` tokens is truncated."""
@@ -66,7 +100,7 @@ class ClassificationTask:
         long = filter_by_length(rows.lengths, longest).left_out
         if long:
             self.note(f"{long} of {len(examples)} texts have more than {longest} tokens and are truncated")
-        labels = torch.tensor([self.labels.index(example.label) for example in examples])
+        labels = np.array([self.labels.index(example.label) for example in examples], dtype=np.int64)
         return TokenizedTexts(Ragged.from_lists(row[:longest] for row in rows), labels, self.tokenizer.padding)
 
     def new_model(self) -> Model:
@@ -113,9 +147,10 @@ class TokenizedTexts:
     """Texts as tokens, and the numbers of their labels."""
 
     tokens: Ragged
-    labels: Tensor
+    labels: np.ndarray
     padding: int
 
     def batch(self, rows: np.ndarray) -> Batch:
         tokens = pad_rows([self.tokens[row] for row in rows], self.padding)
-        return Batch({"tokens": tokens, "label": self.labels[torch.from_numpy(rows)]}, len(rows))
+        labels = torch.from_numpy(self.labels[rows].astype(np.int64))
+        return Batch({"tokens": tokens, "label": labels}, len(rows))

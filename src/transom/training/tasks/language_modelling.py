@@ -13,9 +13,11 @@ from transom.models import Decoder, DecoderConfig, Model
 from transom.names import Misfit
 from transom.text.batches import block_count, block_starts
 from transom.text.corpora import Line
+from transom.text.window_batches import permuted_starts
 from transom.training import dataset
 from transom.training.evaluation_metrics import mean_loss
 from transom.training.recipe import Recipe, model_config
+from transom.training.stored_corpus import open_stored_corpus, require_store
 from transom.training.task import Batch, EvaluationResult
 
 
@@ -27,9 +29,14 @@ class LanguageModellingTask:
     def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None], on_test_set: bool = False) -> None:
         self.recipe = recipe
         data = recipe.data
-        texts = [line.text for line in dataset.read_examples(data, data.train, Line)]
-        self.tokenizer = dataset.load_or_train_tokenizer(recipe, texts, folder)
-        self.train_set = self.tokenize_stream(texts)
+        if data.store is None:
+            texts = [line.text for line in dataset.read_examples(data, data.train, Line)]
+            self.tokenizer = dataset.load_or_train_tokenizer(recipe, texts, folder)
+            self.train_set, self.starts = self.tokenize_stream(texts), block_starts
+        else:
+            open_store = require_store if on_test_set else open_stored_corpus
+            store, self.tokenizer = open_store(recipe, Line, folder, note)
+            self.train_set, self.starts = store.columns["text"].flat, permuted_starts
         if data.valid is not None:
             self.held_out = self.tokenize_stream(line.text for line in dataset.read_examples(data, data.valid, Line))
         else:
@@ -52,7 +59,7 @@ class LanguageModellingTask:
 
     def batch(self, epoch: int, position: int, part: slice) -> Batch:
         settings = self.recipe.train
-        starts = block_starts(len(self.train_set), settings.block, settings.rows, self.recipe.seed, epoch, position)
+        starts = self.starts(len(self.train_set), settings.block, settings.rows, self.recipe.seed, epoch, position)
         return self.cut_blocks(self.train_set, starts[part])
 
     def cut_blocks(self, stream: np.ndarray, starts: np.ndarray) -> Batch:

@@ -1,6 +1,7 @@
 """The translation task: text to text, from pairs of any kind."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -10,15 +11,18 @@ from torch import Tensor
 from transom.equations.losses import perplexity
 from transom.kernels.linear_cross_entropy import linear_cross_entropy
 from transom.models import EncoderDecoder, EncoderDecoderConfig, Model
+from transom.models.folder import TOKENIZER
 from transom.names import Misfit
 from transom.text.batches import Ragged, batches, filter_by_length, pad_rows
 from transom.text.corpora import Pair
 from transom.text.tokenizer import Tokenizer
+from transom.text.window_batches import WindowBatches
 from transom.training import dataset
 from transom.training.augmented_data import augment_training_pairs
 from transom.training.evaluation_metrics import mean_loss, translation_scores
 from transom.training.recipe import Recipe, model_config
 from transom.training.starting_model import start_from_model
+from transom.training.stored_corpus import held_out_examples, open_stored_corpus
 from transom.training.task import Batch, EvaluationResult
 
 
@@ -29,16 +33,40 @@ class TranslationTask:
 
     def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None], on_test_set: bool = False) -> None:
         self.recipe, self.note = recipe, note
+        if recipe.data.store is None:
+            held_out = self.read_pairs(folder, on_test_set)
+        else:
+            held_out = self.open_store(folder, on_test_set)
+        self.held_out = TokenizedPairs.from_pairs(
+            self.tokenizer, held_out[: recipe.judge.examples or None], recipe.data.longest, note
+        )
+
+    def read_pairs(self, folder: Path, on_test_set: bool) -> list[Pair]:
+        """All training pairs in memory; returns the pairs to evaluate on."""
+        recipe, note = self.recipe, self.note
         train, held_out = dataset.train_and_validation(recipe, Pair, on_test_set)
         if not on_test_set:
             train = augment_training_pairs(recipe, train, note)
         texts = (text for pair in train for text in (pair.source, pair.target))
         self.tokenizer = dataset.load_or_train_tokenizer(recipe, texts, folder)
-        self.train_set = TokenizedPairs(self.tokenizer, train, recipe.data.longest, note)
-        self.held_out = TokenizedPairs(
-            self.tokenizer, held_out[: recipe.judge.examples or None], recipe.data.longest, note
-        )
+        self.train_set = TokenizedPairs.from_pairs(self.tokenizer, train, recipe.data.longest, note)
         self.plan = lru_cache(maxsize=2)(partial(batches, self.train_set.lengths, recipe.train.tokens, recipe.seed))
+        return held_out
+
+    def open_store(self, folder: Path, on_test_set: bool) -> list[Pair]:
+        """The training pairs on disk, unless this is a final evaluation; returns those to evaluate on."""
+        recipe, note = self.recipe, self.note
+        if on_test_set:
+            self.tokenizer = Tokenizer.load(folder / TOKENIZER)
+            return held_out_examples(recipe, Pair, True, note)
+        store, self.tokenizer = open_stored_corpus(recipe, Pair, folder, note)
+        if store.about.left_out:
+            note(str(store.length_filter(recipe.data.longest)))
+        self.train_set = TokenizedPairs(self.tokenizer, store.columns["source"], store.columns["target"])
+        self.plan = WindowBatches(
+            self.train_set.lengths_of, store.about.rows, recipe.train.tokens, store.mean, recipe.seed
+        )
+        return held_out_examples(recipe, Pair, False, note)
 
     def new_model(self) -> Model:
         model = EncoderDecoder(model_config(EncoderDecoderConfig, self.recipe, self.tokenizer.size))
@@ -72,11 +100,20 @@ class TranslationTask:
         return EvaluationResult(metrics, "bleu", higher_is_better=True, signature=scores.signature)
 
 
+@dataclass(frozen=True, eq=False)
 class TokenizedPairs:
-    """Pairs as tokens; pairs with a side beyond `longest` tokens are left out."""
+    """Pairs as tokens, in memory or on disk; `pairs` has their texts, if they are in memory."""
 
-    def __init__(self, tokenizer: Tokenizer, pairs: list[Pair], longest: int, note: Callable[[str], None]) -> None:
-        self.tokenizer = tokenizer
+    tokenizer: Tokenizer
+    sources: Ragged
+    targets: Ragged
+    pairs: list[Pair] = field(default_factory=list)
+
+    @classmethod
+    def from_pairs(
+        cls, tokenizer: Tokenizer, pairs: list[Pair], longest: int, note: Callable[[str], None]
+    ) -> "TokenizedPairs":
+        """Pairs from texts; those with a side beyond `longest` tokens are left out."""
         sources = dataset.tokenize_texts(tokenizer, (pair.source for pair in pairs))
         targets = dataset.tokenize_texts(tokenizer, (pair.target for pair in pairs))
         # One token more on each side: the start or end token.
@@ -85,8 +122,12 @@ class TokenizedPairs:
             note(str(short))
         if not len(short.rows):
             raise Misfit(f"no side may have over {longest} tokens, but all {len(pairs)} pairs do; raise data.longest")
-        self.pairs = [pairs[row] for row in short.rows]
-        self.sources, self.targets = sources.select(short.rows), targets.select(short.rows)
+        rows = short.rows
+        return cls(tokenizer, sources.select(rows), targets.select(rows), [pairs[row] for row in rows])
+
+    def lengths_of(self, rows: np.ndarray) -> np.ndarray:
+        """The lengths of both sides of some rows, with their start or end token."""
+        return np.stack([self.sources.lengths_of(rows), self.targets.lengths_of(rows)], axis=1) + 1
 
     @property
     def lengths(self) -> np.ndarray:
@@ -100,7 +141,7 @@ class TokenizedPairs:
             "target": pad_rows(add_special_tokens(self.targets, rows, before=[start]), padding),
             "next": pad_rows(add_special_tokens(self.targets, rows, after=[end]), padding),
         }
-        return Batch(tensors, int(self.targets.lengths[rows].sum()) + len(rows))
+        return Batch(tensors, int(self.targets.lengths_of(rows).sum()) + len(rows))
 
 
 def add_special_tokens(
