@@ -10,6 +10,7 @@ import pytest
 
 from transom.models import PRESETS, EncoderDecoderConfig
 from transom.names import Misfit
+from transom.text.corpora import FORMATS
 from transom.training import recipe as recipes
 from transom.training.recipe import (
     SECTIONS,
@@ -112,7 +113,7 @@ CHOICES = "must be one of {}, but got {!r}; did you mean {!r}?"
         ({"task": "translat"}, f"task {CHOICES.format('translate, write, classify', 'translat', 'translate')}"),
         (
             {"data": {"train": "x", "format": "tvs", "held_out": 3}},
-            f"data.format {CHOICES.format('lines, document, labelled, tsv, csv, parquet, jsonl, parallel', 'tvs', 'tsv')}",
+            f"data.format {CHOICES.format(', '.join(FORMATS), 'tvs', 'tsv')}",
         ),
         ({"tokens": {"kind": "word"}}, f"tokens.kind {CHOICES.format('bpe, words, characters', 'word', 'words')}"),
         ({"optimizer": {"kind": "adanw"}}, f"optimizer.kind {CHOICES.format('adamw, adam', 'adanw', 'adamw')}"),
