@@ -29,6 +29,7 @@ from transom.lens.capture.call_state import (
     is_concrete,
 )
 from transom.lens.capture.captured_attention import CapturedAttention, Unreadable
+from transom.lens.capture.compiled_graphs import GRAPHS
 from transom.lens.capture.eager_attention import UNREAD, from_eager_call, is_multihead, wrap_attention_interface
 from transom.lens.capture.edge_cut import cut_captured, cut_native, cut_sdpa
 from transom.lens.capture.hand_hooks import (
@@ -38,6 +39,7 @@ from transom.lens.capture.hand_hooks import (
     capture_scores,
     capture_softmax,
     capture_sparse_softmax,
+    capture_sum,
 )
 from transom.lens.capture.hand_reports import EndedCall, note_consumer, report_ended
 from transom.lens.capture.kernel_overrides import OVERRIDES, Override
@@ -158,7 +160,7 @@ def on_module_exit(module: nn.Module, args: tuple[Any, ...], *kwargs_and_result:
         tracked = None if output is result[0] else (output, *result[1:])
         CAPTURE.publish(lambda: from_mha_call(module, args, kwargs, result, cut=call.cut))
     hand = state["hand"]
-    if hand.sums or hand.waiting or hand.product_sizes or hand.refused:
+    if hand.sums or hand.waiting or hand.product_sizes or hand.refused or hand.segment_sums:
         report_ended(EndedCall(module, args, kwargs, result))
     calls.remove(call)
     return tracked
@@ -176,6 +178,7 @@ OPERATORS: list[Override] = [
     ("_sparse_softmax", "SparseCPU", capture_sparse_softmax),
     ("exp", "CPU", capture_exp),
     ("exp_", "CPU", capture_exp),
+    ("sum.dim_IntList", "CPU", capture_sum),
     ("bmm", "CPU", capture_product),
     ("baddbmm", "CPU", capture_scores),
 ]
@@ -209,6 +212,7 @@ class DispatchHooks:
     def install(self) -> None:
         self.undo.callback(wrap_attention_interface(capture_eager))
         self.undo.callback(wrap_threads())
+        self.undo.callback(GRAPHS.wrap())
         self.undo.callback(wrap_jagged_attention(capture_nested))
         self.undo.callback(OVERRIDES.remove)
         OVERRIDES.install(OPERATORS)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from torch import nn
 
 from transom.lens.capture.call_state import CAPTURE, Leftover
+from transom.lens.capture.compiled_graphs import GRAPHS
 from transom.lens.capture.eager_attention import looks_like_attention
 from transom.lens.capture.hand_reports import report_rest
 from transom.lens.capture.layer_kinds import has_projections, other_kind
@@ -21,6 +22,7 @@ WHOLE_MODEL = "(model)"  # the name of an attention that is the model itself
 PROJECTIONS_RAN = "its query, key and value projections ran, but no attention was seen under it"
 NAMED = "its class is named after attention, but no attention was seen under it"
 COMPILED = "it is compiled: attention by hand in its code cannot be seen"
+COMPILED_INSIDE = "a function was compiled for the first time while it was watched; watch it once more to see what ran"
 WAY_OUT = (
     'compute it with F.scaled_dot_product_attention (for Hugging Face models attn_implementation="sdpa"), leave it out'
     ' with layers=…, or give unseen="allow" and read trace.unseen'
@@ -64,8 +66,11 @@ class UnseenAttentionFinder:
         compiled = {name: module for module, name in self.names.items() if is_compiled(module)}
         for name, module in {**self.paths, **compiled}.items():
             unseen = self.judge_compiled(name, module) if name in compiled else self.judge(name, module)
-            if unseen is not None and (name not in self.found or self.found[name].evidence == "weak"):
+            before = self.found.get(name)
+            if unseen is not None and (before is None or (before.evidence, unseen.evidence) == ("weak", "strong")):
                 self.found[name] = unseen
+        if GRAPHS.missed() and not compiled and "" in self.paths:
+            self.found.setdefault("", UnseenAttention("", type(self.paths[""]).__name__, COMPILED_INSIDE, "weak"))
         found = [one for one in self.found.values() if not self.has_inner(one)]
         return [replace(one, name=one.name or WHOLE_MODEL) for one in found]
 

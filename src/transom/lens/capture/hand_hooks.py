@@ -18,6 +18,7 @@ from transom.lens.capture.call_state import (
 from transom.lens.capture.eager_attention import is_multihead
 from transom.lens.capture.edge_cut import cut_weights, run_cut_softmax
 from transom.lens.capture.kernel_overrides import OVERRIDES, Override
+from transom.lens.capture.segment_sums import SEGMENT_OPERATORS
 from transom.lens.capture.weight_products import Normalisation, add_sum, match_weights
 
 
@@ -89,10 +90,36 @@ def capture_sparse_softmax(run: Callable[..., Any], x: Tensor, *args: Any, **kwa
 def capture_exp(run: Callable[..., Any], x: Tensor, *args: Any, **kwargs: Any) -> Any:
     """An exp; that of a product, or of a matrix, may be part of a softmax."""
     result = run(x, *args, **kwargs)
-    if not CAPTURE.listeners or not is_concrete(x):
+    if not CAPTURE.listeners or not is_concrete(x) or x.numel() < 2:
         return result
+    if by_hand():
+        CAPTURE.hand.exp_sizes.add(x.numel())
+        OVERRIDES.wrap_once(SEGMENT_OPERATORS)
     is_matrix = x.dim() == 2 and min(x.shape) > 1
-    return note_normalisation(x, result) if is_matrix or x.numel() in CAPTURE.hand.product_sizes else result
+    is_part = is_matrix or x.numel() in CAPTURE.hand.product_sizes or has_score_shape(x.shape, CAPTURE.key_counts)
+    return note_normalisation(x, result) if is_part else result
+
+
+def has_score_shape(shape: torch.Size, key_counts: set[int]) -> bool:
+    """Whether a tensor may be queries by keys; one that is computed key by key has one column."""
+    if len(shape) < 3 or shape[-2] < 2:
+        return False
+    if len(shape) == 3:
+        return shape[-1] in key_counts and shape[-2] in key_counts
+    return shape[-1] in {1, shape[-2], *key_counts}
+
+
+def capture_sum(run: Callable[..., Tensor], x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """A sum over one axis: of a product of queries and keys, or of weights and values, without a matrix product."""
+    result = run(x, *args, **kwargs)
+    if not CAPTURE.listeners or x.dim() - 1 != result.dim() or x.dim() < 4 or not is_concrete(x) or not by_hand():
+        return result
+    hand = CAPTURE.hand
+    if result.shape == x.shape[:-1] and has_score_shape(result.shape, CAPTURE.key_counts):
+        hand.product_sizes.add(result.numel())
+    elif x.numel() // x.shape[-1] in hand.product_sizes and result.shape == (*x.shape[:-2], x.shape[-1]):
+        hand.unexplained = [*hand.unexplained[-99:], (CAPTURE.modules, tuple(x.shape[:-1]))]
+    return result
 
 
 def capture_product(run: Callable[..., Tensor], left: Tensor, right: Tensor, above_autograd: bool = False) -> Tensor:

@@ -1,5 +1,7 @@
 """Reports attention by hand: when W_O takes its output, and when the module in which it ran ends."""
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,11 +15,13 @@ from transom.lens.capture.joined_pieces import (
     CUT_IN_PIECES,
     IN_BLOCKS,
     IN_PIECES,
+    drop_rearranged,
     group_pieces,
     has_other_queries,
     join_proven,
 )
 from transom.lens.capture.layer_kinds import has_projections, other_kind, value_projections
+from transom.lens.capture.segment_sums import judge_segment_sums
 from transom.lens.capture.value_probe import first_tensor, probe_weights
 from transom.lens.capture.weight_products import Normalisation, WeightedSum
 from transom.lens.unseen_attention import Evidence
@@ -61,14 +65,15 @@ def report_ended(ended: EndedCall) -> None:
     if CAPTURE.attention is not None:
         return
     sums, named, stray = hand.take_sums(module), hand.take_named(module), strays(module)
+    output = first_tensor(ended.result)
+    named = [event for event in named if not note_gate(event, output)]
     if is_other_kind(CAPTURE.modules):
         hand.waiting = [event for event in hand.waiting if event not in stray]
         sums, named, stray = [], [], []
-    output = first_tensor(ended.result)
     if output is not None and is_concrete(output) and any(not one.in_order for one in sums):
         with outside_model():
             sums = join_proven(sums, output)
-    groups = list(group_pieces(sums, has_other_queries))
+    groups = list(group_pieces(drop_rearranged(sums), has_other_queries))
     reason = why_incomplete(groups, named, stray)
     if reason:
         hand.waiting = [event for event in hand.waiting if event not in stray]
@@ -80,6 +85,9 @@ def report_ended(ended: EndedCall) -> None:
             CAPTURE.publish(partial(read_softmax, event), event.modules)
     if hand.refused:
         resolve_refused(ended)
+    over_edges = judge_segment_sums(module, first_tensor(ended.args)) if hand.segment_sums else None
+    if over_edges is not None and not is_other_kind(CAPTURE.modules):
+        add_leftover(CAPTURE.modules, *over_edges, beside=True)
     if len(CAPTURE.module_calls) == 1:
         judge_leftovers()
 
@@ -87,9 +95,20 @@ def report_ended(ended: EndedCall) -> None:
 def strays(module: nn.Module) -> list[Normalisation]:
     """Softmaxes of an attention module over scores, which no product took as weights."""
     events = [event for event in CAPTURE.hand.waiting if event.module is module and event.weights is None]
-    events = [event for event in events if event.of_product or len(event.shape) >= 4]
+    in_attention = any(looks_like_attention(outer) for outer in CAPTURE.modules if outer is not module)
+    # A part of an attention may pool by a softmax: that of a product is more.
+    events = [event for event in events if event.of_product or (len(event.shape) >= 4 and not in_attention)]
     is_attention = events and (looks_like_attention(module) or has_projections(module, CAPTURE.ran.keys()))
     return events if is_attention else []
+
+
+def note_gate(event: Normalisation, output: Tensor | None) -> bool:
+    """Whether a softmax is the gate of its module: nothing was multiplied before or after it, and it has the shape of
+    the output. It is then listed."""
+    is_gate = not event.of_product and not event.multiplied and output is not None and output.shape == event.shape
+    if is_gate:
+        add_leftover(event.modules, f"a softmax over {event.shape} ran in it, of the shape of its output", "weak")
+    return is_gate
 
 
 def is_other_kind(modules: list[nn.Module]) -> bool:
@@ -146,7 +165,7 @@ def report_group(group: list[WeightedSum]) -> None:
             report_sum(one)
     elif one.in_order and queries > 1 and keys in {queries, *CAPTURE.key_counts}:
         report_sum(one)
-    elif queries > 1 or (one.modules and looks_like_attention(one.modules[-1])):
+    elif queries > 1 or one.axes >= 4 or (one.modules and looks_like_attention(one.modules[-1])):
         reason = f"a softmax over {tuple(one.weights.shape)} was multiplied with values in it"
         add_leftover(one.modules, reason, "weak", beside=True)
 
@@ -178,9 +197,19 @@ def judge_leftovers() -> None:
             CAPTURE.publish(partial(read_softmax, event), event.modules)
         elif found is not None:
             add_leftover(event.modules, *found)
+    for event, count in count_columns(CAPTURE.hand.waiting):
+        add_leftover(event.modules, f"an exp over {event.shape} ran {count} times in it, as if key by key", "weak")
     for modules, shape in CAPTURE.hand.unexplained:
         add_leftover(modules, f"a product over {shape} was multiplied with something in it, without a softmax", "weak")
     CAPTURE.hand.clear()
+
+
+def count_columns(events: list[Normalisation]) -> Iterator[tuple[Normalisation, int]]:
+    """Exps of one column, of which one module took at least as many as they have rows: one for each key, perhaps."""
+    columns = [event for event in events if event.shape[-1] == 1 and len(event.shape) >= 4 and event.module is not None]
+    counts = Counter((event.module, event.shape) for event in columns)
+    first = {(event.module, event.shape): event for event in reversed(columns)}
+    return ((first[key], count) for key, count in counts.items() if count >= key[1][-2])
 
 
 def add_leftover(modules: list[nn.Module], reason: str, evidence: Evidence, beside: bool = False) -> None:

@@ -47,6 +47,22 @@ def has_other_heads(first: WeightedSum, one: WeightedSum) -> bool:
     return first.weights.shape == one.weights.shape and first.V.shape == one.V.shape
 
 
+def drop_rearranged(sums: list[WeightedSum]) -> list[WeightedSum]:
+    """The sums without those that repeat the weights of another in other places: terms of relative positions, say."""
+    if len({one.weights.shape for one in sums}) < 2:
+        return sums
+    return [one for one in sums if not any(repeats(one, other) for other in sums if other is not one)]
+
+
+def repeats(one: WeightedSum, first: WeightedSum) -> bool:
+    """Whether a sum has more keys than another, and in each row the same weights, elsewhere and beside zeros."""
+    if one.weights.shape[:3] != first.weights.shape[:3] or one.weights.shape[3] <= first.weights.shape[3]:
+        return False
+    more, fewer = (piece.weights.sort(dim=-1, descending=True).values for piece in (one, first))
+    keys = fewer.shape[3]
+    return torch.equal(more[..., :keys], fewer) and not bool(more[..., keys:].any())
+
+
 def join_queries(pieces: list[WeightedSum]) -> WeightedSum:
     """Chunks of queries, in order, over the same values."""
     longest = max(pieces, key=lambda piece: piece.weights.shape[3])

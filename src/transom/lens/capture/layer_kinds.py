@@ -28,7 +28,8 @@ OTHER_KINDS = {
 }
 # Parts of such layers, and layers of such models, that do not mix tokens.
 PARTS = (
-    r"embed|norm|output|intermediate|pooler|feed_?forward|mlp|activation|head|dropout|rotary|expert|router|moe|cache"
+    r"embed|norm|output|intermediate|pooler|feed_?forward|mlp|activation|head|dropout|rotary|expert|router|cache"
+    r"|moe(?:block|layer|gate$|$)"
 )
 
 

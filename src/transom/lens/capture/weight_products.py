@@ -64,6 +64,15 @@ class WeightedSum:
         return from_weights(self.weights, self.V, self.output, self.unproved)
 
 
+@dataclass(frozen=True, eq=False)
+class SegmentSum:
+    """Numbers were added up in segments, as along the edges of a graph."""
+
+    modules: list[nn.Module]  # that were running, outermost first
+    size: int  # how many numbers
+    segments: frozenset[int]  # how many, along each axis that may be the one
+
+
 @dataclass(eq=False)
 class HandAttention:
     """What one thread has seen of attention by hand, and not reported yet."""
@@ -74,11 +83,15 @@ class HandAttention:
     # Products of products without a softmax: the modules that ran, and the shape of the first product.
     unexplained: list[tuple[list[nn.Module], tuple[int, ...]]] = field(default_factory=list)
 
+    exp_sizes: set[int] = field(default_factory=set)  # of how many numbers an exp was taken
+    segment_sums: list[SegmentSum] = field(default_factory=list)
     # Attention that was seen in part: the modules that ran, and why the whole was not.
     refused: list[tuple[list[nn.Module], str]] = field(default_factory=list)
 
     def clear(self) -> None:
         self.unexplained.clear()
+        self.exp_sizes.clear()
+        self.segment_sums.clear()
         self.refused.clear()
         self.product_sizes.clear()
         self.waiting.clear()
