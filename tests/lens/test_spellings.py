@@ -1,4 +1,4 @@
-"""A hundred spellings of attention, alone and beside a visible one: captured exactly, listed, or an error; none silent."""
+"""A hundred spellings of attention, alone and beside a visible one: exact, listed, or an error; none is silent."""
 
 import warnings
 

@@ -136,7 +136,7 @@ def two_softmaxes(Q: Tensor, K: Tensor) -> tuple[Tensor, Tensor]:
 
 @spelling("exact", lambda Q, K: torch.cat(two_softmaxes(Q.double(), K.double())[::-1], 2))
 def difference_of_two_softmaxes(Q, K, V):
-    """Both softmaxes are shown, the one that was multiplied last first; that their difference weighs the values is the model's affair."""
+    """Both softmaxes are shown, the second one first; their difference, which weighs the values, is not."""
     first, second = two_softmaxes(Q, K)
     return (first - 0.3 * second) @ V
 

@@ -203,6 +203,8 @@ class Problem:
         return (0, self.K.shape[2]) if self.mask is None else self.mask.key_range(rows, self.shape)
 
     def detach(self) -> "Problem":
+        if not (self.Q.requires_grad or self.K.requires_grad or self.V.requires_grad):
+            return self
         return replace(self, Q=self.Q.detach(), K=self.K.detach(), V=self.V.detach())
 
     def queries_in(self, region: Region) -> Float[Tensor, "batch heads rows d_head"]:

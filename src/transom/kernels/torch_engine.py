@@ -121,7 +121,9 @@ def float_mask(problem: Problem, block: Region) -> Tensor | None:
 
 def mark_empty_rows(problem: Problem, lse: Tensor) -> Tensor:
     """The log-sum-exp with −∞ for fully masked rows, for which the kernel gives 0."""
-    if problem.mask is None and problem.bias is None:
+    mask = problem.mask
+    sees_first_key = mask is None or (isinstance(mask, Causal) and mask.start == 0 and problem.shape[3] > 0)
+    if sees_first_key and problem.bias is None:
         return lse
     zero = lse == 0
     if not zero.any():

@@ -96,13 +96,13 @@ def in_decoder(name: str) -> bool:
 
 
 def find_patch_grid(
-    model: nn.Module, key_counts: Iterable[tuple[str, int]], size: tuple[int, int] | None
+    paths: dict[nn.Module, str], key_counts: Iterable[tuple[str, int]], size: tuple[int, int] | None
 ) -> PatchGrid | None:
     """The grid of an image's patches, of the given size or by the model's config; None if it is not clear.
 
-    `key_counts` has the name of each attention and the number of its keys.
+    `paths` has the model's modules, itself first; `key_counts` has the name of each attention and the number of its keys.
     """
-    path, config = find_vision_config(model)
+    path, config = find_vision_config(paths)
     counts = [keys for name, keys in key_counts if name.startswith(path)]
     if size is not None:
         return grid_of_size(*size, path, max(counts, default=0))
@@ -112,7 +112,7 @@ def find_patch_grid(
         return None
     rows, columns = image[0] // patch[0], image[1] // patch[1]
     after = tuple(f"[det {number}]" for number in range(getattr(config, "num_detection_tokens", 0) or 0))
-    before = special_tokens(model, config, counts[0] - rows * columns - len(after))
+    before = special_tokens(next(iter(paths)), config, counts[0] - rows * columns - len(after))
     return None if before is None or min(rows, columns) < 1 else PatchGrid(rows, columns, before, after, path)
 
 
@@ -127,12 +127,17 @@ def grid_of_size(rows: int, columns: int, path: str, keys: int) -> PatchGrid:
     return PatchGrid(rows, columns, before, (), path)
 
 
-def find_vision_config(model: nn.Module) -> tuple[str, Any]:
+def find_vision_config(paths: dict[nn.Module, str]) -> tuple[str, Any]:
     """Path and config of the outermost part whose config describes images; None if there is no such part."""
-    for path, module in model.named_modules():
-        config = getattr(module, "config", None)
-        if hasattr(config, "image_size") and hasattr(config, "patch_size"):
-            return path, config
+    others: set[int] = set()  # configs that describe none; most parts share one
+    for module, path in paths.items():
+        if "config" not in module.__dict__ and not hasattr(type(module), "config"):
+            continue  # looking it up in vain takes long
+        config = module.config
+        if id(config) not in others:
+            if hasattr(config, "image_size") and hasattr(config, "patch_size"):
+                return path, config
+            others.add(id(config))
     return "", None
 
 

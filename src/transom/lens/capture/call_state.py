@@ -54,7 +54,7 @@ class TrackedOutput(NamedTuple):
     to_heads: Callable[[Tensor], Tensor]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class ModuleCall:
     """A module's forward is running; its attentions and its softmax belong to it."""
 
@@ -250,7 +250,8 @@ def outside_model() -> Iterator[None]:
     if state is not None:
         _set_tracing_state(None)
     try:
-        with torch.inference_mode(False), torch.no_grad(), own_work():
+        plain = torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
+        with plain, torch.no_grad(), own_work():
             yield
     finally:
         if state is not None:

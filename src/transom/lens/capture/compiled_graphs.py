@@ -1,7 +1,7 @@
 """Functions that `torch.compile` has turned into machine code: they belong to no module, and call few operators.
 
-While somebody listens, each run of such a graph is noted, and its source says whether it computes attention by hand. What
-it computes by PyTorch's fused kernel is captured as ever.
+While somebody listens, each run of such a graph is noted, and its source says whether it computes attention by hand.
+What it computes by PyTorch's fused kernel is captured as ever.
 """
 
 import re
@@ -73,8 +73,8 @@ class CompiledGraphs:
         graph_class.__call__, self.noted = call_noted, True
         return put_back
 
-    def missed(self) -> bool:
-        """Whether the first graph of this process was compiled since, so that no run was noted."""
+    def compiled_inside(self) -> bool:
+        """Whether the first graph of this process was compiled since then, so that none of its runs was noted."""
         return HOLDER in sys.modules and not self.noted
 
 

@@ -69,7 +69,7 @@ class UnseenAttentionFinder:
             before = self.found.get(name)
             if unseen is not None and (before is None or (before.evidence, unseen.evidence) == ("weak", "strong")):
                 self.found[name] = unseen
-        if GRAPHS.missed() and not compiled and "" in self.paths:
+        if GRAPHS.compiled_inside() and not compiled and "" in self.paths:
             self.found.setdefault("", UnseenAttention("", type(self.paths[""]).__name__, COMPILED_INSIDE, "weak"))
         found = [one for one in self.found.values() if not self.has_inner(one)]
         return [replace(one, name=one.name or WHOLE_MODEL) for one in found]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from transom.lens.capture.call_state import CAPTURE, Leftover, is_concrete, outside_model
@@ -103,12 +104,15 @@ def strays(module: nn.Module) -> list[Normalisation]:
 
 
 def note_gate(event: Normalisation, output: Tensor | None) -> bool:
-    """Whether a softmax is the gate of its module: nothing was multiplied before or after it, and it has the shape of
-    the output. It is then listed."""
-    is_gate = not event.of_product and not event.multiplied and output is not None and output.shape == event.shape
-    if is_gate:
-        add_leftover(event.modules, f"a softmax over {event.shape} ran in it, of the shape of its output", "weak")
-    return is_gate
+    """Whether a softmax is the gate of its module, which is then listed: no product came before or after it, and it has
+    the shape of the output, but is not the output."""
+    if event.of_product or event.multiplied or output is None or output.shape != event.shape:
+        return False
+    with outside_model():
+        if event.weights is None or not is_concrete(output) or torch.equal(event.weights, output):
+            return False
+    add_leftover(event.modules, f"a softmax over {event.shape} ran in it, and scaled its output", "weak")
+    return True
 
 
 def is_other_kind(modules: list[nn.Module]) -> bool:

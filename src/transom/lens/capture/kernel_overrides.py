@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-import torch
-from torch._C import _dispatch_library  # pyright: ignore[reportAttributeAccessIssue]
+from torch._C import (  # pyright: ignore[reportAttributeAccessIssue]
+    _dispatch_get_computed_kernel_for_dispatch_key,
+    _dispatch_library,
+)
 
 Override = tuple[str, str, Callable[..., Any]]  # operator, dispatch key, and what runs the kernel
 
@@ -31,7 +33,7 @@ class KernelOverrides:
         with self.lock:
             if threading.active_count() > 1:
                 # Another thread may be about to enter a wrapped kernel, so it stays alive.
-                self.alive += [torch.library.get_kernel(f"aten::{name}", runs_for(key)) for name, key in self.wrapped]
+                self.alive += [get_kernel(name, key) for name, key in self.wrapped]
             if self.library is not None:
                 self.library.reset()
             self.library = None
@@ -46,14 +48,15 @@ class KernelOverrides:
             warnings.simplefilter("ignore")  # PyTorch warns that a kernel is replaced; `remove` puts it back
             for operator, key, capture in missing:
                 if self.library is not None and (operator, key) not in self.wrapped:
-                    kernel = torch.library.get_kernel(f"aten::{operator}", runs_for(key))
+                    kernel = get_kernel(operator, key)
                     self.library.impl(operator, key, wrap_kernel(kernel, capture), True)
                     self.wrapped.add((operator, key))
 
 
-def runs_for(key: str) -> str:
-    """The dispatch key that has the kernel; an alias key has that of CPU."""
-    return "CPU" if key == "CompositeImplicitAutograd" else key
+def get_kernel(operator: str, key: str) -> Any:
+    """The kernel that runs now, as `torch.library.get_kernel` gives it; for an alias key that of CPU."""
+    key = "CPU" if key == "CompositeImplicitAutograd" else key
+    return _dispatch_get_computed_kernel_for_dispatch_key(f"aten::{operator}", key)
 
 
 def wrap_kernel(kernel: Any, capture: Callable[..., Any]) -> Callable[..., Any]:

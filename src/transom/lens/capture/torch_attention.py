@@ -29,6 +29,7 @@ from transom.lens.capture.captured_attention import (
     make_problem,
 )
 
+FROM_FIRST_KEY = Causal(start=0)  # how PyTorch counts
 MHA_SIGNATURE = inspect.signature(nn.MultiheadAttention.forward)
 
 
@@ -47,7 +48,7 @@ def from_sdpa(
 ) -> CapturedAttention:
     """A call of the function; causal counts queries from the first key, and bool masks are True where allowed."""
     Q, K, V = align_heads(query, key, value, enable_gqa)
-    masks: list[Mask] = [Causal(start=0)] if is_causal else []
+    masks: list[Mask] = [FROM_FIRST_KEY] if is_causal else []
     bias = None
     if attn_mask is not None:
         attn_mask = mask_to_four_axes(attn_mask, tuple(output.shape[:-3]))

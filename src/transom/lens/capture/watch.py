@@ -35,14 +35,25 @@ class AttentionNames:
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self.paths: dict[nn.Module, str] = {module: name for name, module in model.named_modules()}
+        self.paths: dict[nn.Module, str] = {}
+        self.add_paths(model, "")
         self.ran: list[str] = []
         self.foreign = 0  # attentions of other models
+
+    def add_paths(self, module: nn.Module, path: str) -> None:
+        """The path of a module and of all in it, as `named_modules` gives them, but quicker."""
+        if module not in self.paths:
+            self.paths[module] = path
+            for name, child in module._modules.items():
+                if child is not None:
+                    self.add_paths(child, f"{path}.{name}" if path else name)
 
     def attention_name(self, modules: list[nn.Module], order: int) -> str | None:
         """The path of the innermost module that is the model's; None if the attention is another model's."""
         for module in reversed(modules):
-            path = self.paths.get(module, self.paths.get(getattr(module, "_orig_mod", module)))
+            path = self.paths.get(module)
+            if path is None and "_orig_mod" in module._modules:
+                path = self.paths.get(module._modules["_orig_mod"])  # pyright: ignore[reportArgumentType]
             if path is not None:
                 return ".".join(part for part in (path, implied_suffix(module, order)) if part) or WHOLE_MODEL
         return None if modules else NO_MODULE
@@ -75,7 +86,7 @@ def implied_suffix(module: nn.Module, order: int) -> str:
     if isinstance(module, nn.TransformerEncoderLayer):
         return "self_attn"
     # Compiled code calls no modules, so its attentions are numbered.
-    return f"compiled[{order}]" if hasattr(module, "_orig_mod") else ""
+    return f"compiled[{order}]" if "_orig_mod" in module._modules else ""
 
 
 class TensorCopies:
@@ -91,6 +102,8 @@ class TensorCopies:
 
     def copy(self, x: Tensor) -> Tensor:
         """A contiguous copy."""
+        if type(x) is Tensor and self.device in (None, x.device):
+            return x.clone(memory_format=torch.contiguous_format)
         return torch.empty(x.shape, dtype=x.dtype, device=self.device or x.device).copy_(x)
 
     def copy_mask(self, x: Tensor) -> Tensor:
@@ -103,24 +116,28 @@ class TensorCopies:
 
     def copy_fields(self, part: Part) -> Part:
         """A mask or a bias, or a combination of them, with copies of its tensors."""
-        if not is_dataclass(part) or isinstance(part, type):
+        if part is None or not is_dataclass(part) or isinstance(part, type):
             return part
-        values = {field.name: getattr(part, field.name) for field in fields(part)}
-        for name, value in values.items():
-            values[name] = self.copy_mask(value) if isinstance(value, Tensor) else self.copy_fields(value)
-        return replace(part, **values)
+        copies = {}
+        for field in fields(part):
+            value = getattr(part, field.name)
+            copy = self.copy_mask(value) if isinstance(value, Tensor) else self.copy_fields(value)
+            if copy is not value:
+                copies[field.name] = copy
+        return replace(part, **copies) if copies else part
 
     def copy_problem(self, problem: Problem, name: str) -> tuple[Problem, KVSlice]:
         """A copy of the problem under that name; of keys and values seen before, only the new ones are copied."""
-        mask, bias = self.copy_fields(problem.mask), self.copy_fields(problem.bias)
-        problem = replace(problem, Q=self.copy(problem.Q), mask=mask, bias=bias)
+        mask, bias, Q = self.copy_fields(problem.mask), self.copy_fields(problem.bias), self.copy(problem.Q)
         history = self.histories.get(name)
-        first = None if history is None else history.match_step(problem)
-        if history is None or first is None:
-            problem = replace(problem, K=self.copy(problem.K), V=self.copy(problem.V))
-            self.histories[name] = history = KVHistory(problem.K, problem.V)
-        kv_slice = history.slice_for(problem, first or 0)
-        return replace(problem, K=kv_slice.K, V=kv_slice.V), kv_slice
+        if history is not None:
+            first = history.match_step(problem)
+            if first is not None:
+                kv_slice = history.slice_for(replace(problem, mask=mask, bias=bias), first)
+                return replace(problem, Q=Q, K=kv_slice.K, V=kv_slice.V, mask=mask, bias=bias), kv_slice
+        problem = replace(problem, Q=Q, K=self.copy(problem.K), V=self.copy(problem.V), mask=mask, bias=bias)
+        self.histories[name] = history = KVHistory(problem.K, problem.V)
+        return problem, history.slice_for(problem, 0)
 
     def copy_sight(self, captured: CapturedAttention, name: str) -> Sight:
         """A Sight of copies of what was captured under that name; it knows which keys of its history it used."""
@@ -128,7 +145,7 @@ class TensorCopies:
         output = None if captured.output is None else self.copy(captured.output)
         lse = None if captured.lse is None else self.copy(captured.lse)
         joined = self.copy_fields(captured.joined_output)
-        sight = replace(captured, problem=problem, output=output, lse=lse, joined_output=joined).to_sight()
+        sight = Sight(problem, output, lse, joined, captured.unproved, captured.weight_mask)
         sight.kv_slice = kv_slice
         return sight
 
@@ -217,7 +234,7 @@ def watch(
     if all(one.evidence == "weak" for one in trace.unseen):
         capture.names.check_any_ran()
     capture.check_layers()
-    set_grid(trace, model, grid)
+    set_grid(trace, capture.names.paths, grid)
 
 
 def check_is_model(model: object, caller: str) -> None:
@@ -226,9 +243,9 @@ def check_is_model(model: object, caller: str) -> None:
         raise Misfit(f"{caller} takes a torch.nn.Module, but got {type(model).__name__}; give the model itself")
 
 
-def set_grid(trace: Trace, model: nn.Module, grid: tuple[int, int] | None) -> None:
+def set_grid(trace: Trace, paths: dict[nn.Module, str], grid: tuple[int, int] | None) -> None:
     """Give the trace the grid of its image, and patches as tokens if every attention is over all patches."""
     key_counts = [(name, sight.shape[3]) for name, sight in trace.items()]
-    trace.grid = patches = find_patch_grid(model, key_counts, grid)
+    trace.grid = patches = find_patch_grid(paths, key_counts, grid)
     if patches is not None and trace.tokens is None and all(patches.covers(*item) for item in key_counts):
         trace.tokens = [patches.labels()] * trace[0].shape[0]
