@@ -100,7 +100,7 @@ def find_patch_grid(
 ) -> PatchGrid | None:
     """The grid of an image's patches, of the given size or by the model's config; None if it is not clear.
 
-    `paths` has the model's modules, itself first; `key_counts` has the name of each attention and the number of its keys.
+    `paths` has the modules of the model, itself first; `key_counts` the name of each attention and its keys.
     """
     path, config = find_vision_config(paths)
     counts = [keys for name, keys in key_counts if name.startswith(path)]

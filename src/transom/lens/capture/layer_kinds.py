@@ -61,7 +61,7 @@ def is_linear_like(module: nn.Module) -> bool:
 
 def has_projections(module: nn.Module, ran: Container[nn.Module]) -> bool:
     """Whether maps to queries, keys and values are children of a module, and ran."""
-    roles = children_roles(tuple(module._modules)) if module._modules else []
+    roles = children_roles(tuple(module._modules.keys())) if module._modules else []
     if {role for _, parts in roles for role in parts} < set("qkv"):
         return False
     children = ((module._modules[name], parts) for name, parts in roles)
