@@ -9,6 +9,7 @@ from torch import nn
 from watched import Plain, Projecting, Stack, run_twice
 
 import transom
+from transom.lens.capture.layer_kinds import other_kind
 from transom.lens.unseen_attention import UnseenAttention
 
 torch.manual_seed(43)
@@ -203,6 +204,58 @@ def test_layers_of_another_kind_are_listed_with_one_warning():
     ]
     reason = "linear attention: it has no attention weights"
     assert trace.unseen == [UnseenAttention(f"layers.{n}", "GatedDeltaNet", reason, "other kind") for n in (1, 2)]
+
+
+class MoeGatedDeltaNet(Projecting):
+    """The same in a model whose name has a part that is also a layer's."""
+
+
+def test_a_mixture_of_experts_in_the_name_of_a_model_hides_no_other_kind():
+    assert other_kind("MoeGatedDeltaNet") == "linear attention"
+    assert other_kind("GraniteMoeHybridMambaLayer") == "a state space"
+    assert other_kind("MambaSparseMoeBlock") is None
+    with (
+        pytest.warns(UserWarning, match="linear attention"),
+        transom.watch(model := Stack(Plain(), MoeGatedDeltaNet())),
+    ):
+        model(X)
+
+
+class GatedAttention(nn.Module):
+    """A gate over channels that is named after attention, as PatchTSMixer's."""
+
+    def __init__(self):
+        super().__init__()
+        self.map = nn.Linear(X.shape[-1], X.shape[-1])
+
+    def forward(self, x):
+        return x * self.map(x).softmax(-1)
+
+
+def test_a_gate_named_after_attention_is_listed_and_not_shown():
+    trace = run_twice(Stack(Plain(), GatedAttention()), X)[2]
+    assert trace.names == ["layers.0"]
+    reason = f"a softmax over {tuple(X.shape)} ran in it, and scaled its output"
+    assert trace.unseen == [UnseenAttention("layers.1", "GatedAttention", reason, "weak")]
+
+
+class RelativeValues(nn.Module):
+    """Values, and values of relative positions, with the same weights: as in VITS."""
+
+    def forward(self, x):
+        weights, V = own_weights(x), split(x)
+        tokens, width = V.shape[2:]
+        shifted = torch.stack([F.pad(weights[:, :, i], (tokens - 1 - i, i)) for i in range(tokens)], 2)
+        relative = torch.linspace(-1, 1, (2 * tokens - 1) * width).view(-1, width)
+        return merge(weights @ V + shifted @ relative.expand(*V.shape[:2], -1, -1))
+
+
+def test_a_second_term_with_the_same_weights_hides_nothing():
+    trace = run_twice(Stack(RelativeValues()), X)[2]
+    assert len(trace) == 1
+    assert not trace.unseen
+    assert torch.allclose(trace[0].weights(), own_weights(X), atol=1e-6)
+    assert trace[0].receipt().holds
 
 
 class SlowAttention(nn.Module):

@@ -176,6 +176,18 @@ def test_models_are_traced_exported_and_compiled_inside_the_block_and_run_as_bef
         assert torch.allclose(changed(X), plain, atol=1e-6), "and after it"
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("layer", [Plain, Written])
+def test_a_model_that_was_traced_by_jit_is_watched(layer):
+    model = torch.jit.trace(Stack(Plain(), layer()).eval(), X)
+    with torch.no_grad():
+        plain = model(X)
+        with transom.watch(model) as trace:
+            assert torch.equal(model(X), plain)
+    assert trace.names
+    assert not trace.unseen
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("layer", [Plain, Written])
 def test_checkpointing_keeps_gradients_and_names(layer, reentrant):
