@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-native test-kills fuzz audit lint bench bench-quick bench-peers pip-audit screenshots clean
+.PHONY: help run site test test-all test-native test-kills fuzz audit lint bench bench-quick bench-peers pip-audit screenshots clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -18,6 +18,11 @@ help:  ## this list
 
 run: $(FOR_RUN)  ## "The cat sat" through self-attention, a translation, an arrow knocked out
 	@$(BIN)/transom tour --html out/tour.html
+
+# Recorded runs are arguments: make site RECORD='--record "SmolLM2=models/smollm2:The cat sat" --licence SmolLM2=Apache-2.0'
+RECORD ?=
+site: $(FOR_RUN)  ## a static site for any web host: the translator in the browser, all lessons (out/site)
+	@$(BIN)/transom site out/site $(RECORD)
 
 test: $(FOR_WORK)  ## the tests, without the slow ones
 	@$(BIN)/python -m pytest -n 2 -m "not slow"

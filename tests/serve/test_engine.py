@@ -112,7 +112,9 @@ class BothSides:
         run, other = self.runs
         self.ask("GET", "/api/state", self.session.to_dict())
         self.ask("GET", "/api/runs/1/heads", run_queries.measure_heads(run, self.job))
-        self.ask("GET", "/api/runs/1/telling", run_queries.first_head(run, self.job))
+        # The server knocks out those with the largest estimates, the browser all: `why` says so.
+        why = "without it, what the model gives would change most"
+        self.ask("GET", "/api/runs/1/telling", {**run_queries.first_head(run, self.job), "why": why})
         self.ask("GET", "/api/runs/1/beside?other=2", run_queries.compare_runs(run, other))
         window = request_fields.WindowRequest(first=1, count=4)
         self.ask("GET", "/api/runs/1/mean_weights?first=1&count=4", stage_queries.mean_weights(run, window, self.job))

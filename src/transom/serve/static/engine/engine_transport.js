@@ -4,8 +4,8 @@ const encoder = new TextEncoder();
 const eventBytes = (event) => encoder.encode(`data: ${JSON.stringify(event)}\n\n`);
 
 export class EngineTransport {
-  // `folder` holds the model's files, `bytes` is their size; `onShare` gets how much of them is loaded.
-  constructor({ folder, cacheName, bytes }, onShare = () => {}) {
+  // `folder` holds the model's files, of some version and size; `onShare` gets how much of them is loaded.
+  constructor({ folder, version, bytes }, onShare = () => {}) {
     this.waiting = new Map(); // what to do with the answer to each request
     this.count = 0;
     this.worker = new Worker(new URL("./engine_worker.js", import.meta.url), { type: "module" });
@@ -21,7 +21,7 @@ export class EngineTransport {
         (event) => fail(new Error(event.message || "the translator did not start")),
       );
     });
-    this.worker.postMessage({ folder: new URL(folder, document.baseURI).href, cacheName, bytes });
+    this.worker.postMessage({ folder: new URL(folder, document.baseURI).href, version, bytes });
   }
 
   // What the server would have responded.

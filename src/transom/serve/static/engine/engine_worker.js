@@ -23,7 +23,17 @@ async function readFile(address, cacheName, onBytes) {
   return new Blob(parts).arrayBuffer();
 }
 
-async function open({ folder, cacheName, bytes }) {
+// Models of earlier versions of this site are dropped.
+async function dropOldModels({ prefix, cacheName }) {
+  const names = await globalThis.caches?.keys() ?? [];
+  const old = names.filter((name) => name.startsWith(prefix) && name !== cacheName);
+  await Promise.all(old.map((name) => caches.delete(name)));
+}
+
+async function open({ folder, version, bytes }) {
+  const prefix = `transom-model ${new URL(folder).pathname} `;
+  const cacheName = prefix + version;
+  await dropOldModels({ prefix, cacheName });
   let loaded = 0;
   const onBytes = (count) => {
     loaded += count;

@@ -19,10 +19,16 @@ async function dropOldFiles() {
   await clients.claim();
 }
 
+// A folder's address means its first page.
+const kept = (request) => {
+  const url = request.url.split("#")[0];
+  return caches.match(url.endsWith("/") ? `${url}index.html` : url, { ignoreSearch: true });
+};
+
 // From what is kept, else from the network; a page of the site that was visited is kept too.
 async function respond(request) {
-  const kept = await caches.match(request, { ignoreSearch: true });
-  if (kept) return kept;
+  const found = await kept(request);
+  if (found) return found;
   const response = await fetch(request);
   if (response.ok && request.mode === "navigate") (await caches.open(CACHE)).put(request, response.clone());
   return response;

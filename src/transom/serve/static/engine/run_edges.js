@@ -4,6 +4,7 @@ import { roleOf } from "./engine_session.js";
 import { RequestError } from "./request_error.js";
 import { divergence, largest, softmax } from "./matrix.js";
 
+const LIKELY = 5; // tokens that were most likely
 const MOVED = 8; // tokens whose probability changed most
 const ALMOST_ALL = 0.999; // a row with only one key gives it at least this weight
 const MATTERS = "without it, what the model gives would change most";
@@ -42,7 +43,7 @@ export function knockOut(run, { edges, how = "before" }) {
     const logits = [run.logitsOf(row), run.logitsOf(row, without)];
     const [before, after] = logits.map(softmax);
     const moved = largest(before.map((chance, id) => Math.abs(after[id] - chance)), MOVED);
-    const ids = [...new Set([...largest(before, 1), ...moved])].sort((a, b) => a - b);
+    const ids = [...new Set([...largest(before, LIKELY), ...moved])].sort((a, b) => a - b);
     const tokens = tokenizer.pieces(ids);
     const words = ids.map((id, place) => ({ token: tokens[place], before: before[id], after: after[id] }));
     return { row, kl: divergence(...logits), words: words.sort((a, b) => b.before - a.before) };

@@ -28,8 +28,7 @@ async function fileResponse(path) {
 async function start() {
   document.querySelector("main").prepend(note);
   showShare(0);
-  const cacheName = `transom-model-${version}`;
-  const engine = new EngineTransport({ folder: "model/", cacheName, bytes: Number(bytes) }, showShare);
+  const engine = new EngineTransport({ folder: "model/", version, bytes: Number(bytes) }, showShare);
   engine.opened.then(() => note.remove(), (error) => (note.textContent = error.message));
   useTransport((path, options) => {
     return FILES.test(path) ? fileResponse(path.split("?")[0]) : engine.request(path, options);

@@ -1,0 +1,175 @@
+"""The site: a folder of files for any web host, with the translator in the visitor's browser, every lesson, and
+recorded runs of real models. Nothing in it asks anything beyond itself."""
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePosixPath
+
+from transom.files.atomic_files import PARTIAL, replace_folder, temporary_path, write_errors_as_misfit
+from transom.names import Misfit
+from transom.serve.recorded_runs import RecordedRun, record_page
+from transom.serve.site_pages import HomeEntry, home_page, lesson_page, playground_page
+
+CONTENTS = "site.json"  # lists the files; a folder with it may be replaced
+MODEL_FILES = ("config.json", "generation_config.json", "tokenizer.json", "model.safetensors")  # what the engine reads
+PLAYGROUND = "try"
+OFFLINE_WORKER = "engine/offline_worker.js"
+# A thread that answers requests may only lie at the root; a page in one file has no use for these.
+NOT_IN_PLAYGROUND = ("index.html", OFFLINE_WORKER)
+COMMENT = re.compile(r"^[ \t]*//[^\n]*\n", re.MULTILINE)
+
+Files = dict[str, bytes]
+OnStep = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class SiteSummary:
+    """What was built: its size in bytes, before the model is loaded and with it, and the number of its pages."""
+
+    folder: str
+    files: int
+    bytes: int
+    playground_bytes: int
+    model_bytes: int
+    lessons: int
+    recorded: list[str]
+
+
+def build_site(folder: Path, records: Sequence[RecordedRun] = (), on_step: OnStep = lambda step: None) -> SiteSummary:
+    """Build the site into a folder: a new one, or one that holds a site and is replaced as a whole."""
+    check_folder(folder)
+    on_step("the translator and the page")
+    site = playground_files()
+    on_step("the lessons")
+    lessons = lesson_files(site)
+    runs = []
+    for number, record in enumerate(records, 1):
+        on_step(f"recorded run {number} of {len(records)}: {record.name}")
+        name = f"runs/{number}-{record.slug}.html"
+        site[name] = record_page(record).html.encode()
+        runs.append(HomeEntry(name, record.name, record.text, record.licence))
+    site["index.html"] = home_page(lessons, runs).encode()
+    for name in ("home.css", "icon.svg"):
+        site[name] = read_page_file(name)
+    site["offline_worker.js"] = offline_worker(site)
+    site[CONTENTS] = contents_file(site, records)
+    write_site(folder, site)
+    return summarize(folder, site, len(lessons), [run.title for run in runs])
+
+
+def check_folder(folder: Path) -> None:
+    """A site replaces a site, or goes where nothing is."""
+    if folder.exists() and not (folder / CONTENTS).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Misfit(f"{folder} should be new, empty, or hold a site, but it holds something else; name another folder")
+
+
+def static_files(folder: Traversable, path: str = "") -> Iterator[tuple[str, bytes]]:
+    """The files of the page, in its folders too; scripts without the lines that are comments, a tenth of them."""
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if file.is_dir():
+            yield from static_files(file, f"{path}{file.name}/")
+        elif PurePosixPath(file.name).suffix == ".js":
+            yield f"{path}{file.name}", COMMENT.sub("", file.read_text(encoding="utf-8")).encode()
+        elif PurePosixPath(file.name).suffix in (".html", ".css", ".svg"):
+            yield f"{path}{file.name}", file.read_bytes()
+
+
+def read_page_file(name: str) -> bytes:
+    folder = "static" if name == "icon.svg" else "site_files"
+    return (files("transom.serve") / folder / name).read_bytes()
+
+
+def playground_files() -> Files:
+    """The page on the engine: its own files, those of the model, and the answers that are the same for everyone."""
+    from transom.lessons.glossary import GLOSSARY
+    from transom.models.embedded import embedded_folder
+    from transom.serve.lesson_data import lesson_titles, lesson_to_dict
+
+    site: Files = {}
+    for name, content in static_files(files("transom.serve") / "static"):
+        if name not in NOT_IN_PLAYGROUND:
+            site[f"{PLAYGROUND}/{name}"] = content
+    model = {name: (embedded_folder() / name).read_bytes() for name in MODEL_FILES}
+    site |= {f"{PLAYGROUND}/model/{name}": content for name, content in model.items()}
+    titles = lesson_titles(None)
+    answers: dict[str, object] = {"glossary": GLOSSARY, "lessons": titles}
+    for lesson in titles:
+        answers[f"lessons/{lesson['number']}"] = lesson_to_dict(lesson["number"], None)
+    for path, answer in answers.items():
+        site[f"{PLAYGROUND}/answers/api/{path}.json"] = json.dumps(answer, allow_nan=False).encode()
+    size, version = sum(map(len, model.values())), version_of(model)
+    site[f"{PLAYGROUND}/index.html"] = playground_page(version, size).encode()
+    return site
+
+
+def lesson_files(site: Files) -> list[HomeEntry]:
+    """Every lesson as a page, added to the site; where each is, and its title."""
+    from transom.lessons.lesson_file import load_shipped, shipped_paths
+
+    names = [f"lessons/{path.stem}.html" for path in shipped_paths()]
+    lessons = [load_shipped(number) for number in range(1, len(names) + 1)]
+    entries = [HomeEntry(name, lesson.title) for name, lesson in zip(names, lessons, strict=True)]
+    for number, (name, lesson) in enumerate(zip(names, lessons, strict=True), 1):
+        neighbours = (entries[number - 2] if number > 1 else None, entries[number] if number < len(entries) else None)
+        site[name] = lesson_page(lesson, number, *neighbours).encode()
+    return entries
+
+
+def version_of(site: Files) -> str:
+    """Changes with any byte of any file."""
+    digest = hashlib.sha256()
+    for name, content in sorted(site.items()):
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def offline_worker(site: Files) -> bytes:
+    """The script that keeps the site for use without a network: all but the model, which the engine keeps itself, and
+    the recorded runs, which are kept when they are visited."""
+    kept = [name for name in sorted(site) if not name.startswith((f"{PLAYGROUND}/model/", "runs/"))]
+    source = (files("transom.serve") / "static" / OFFLINE_WORKER).read_text(encoding="utf-8")
+    for before, after in {'"VERSION"': json.dumps(version_of(site)), '["FILES"]': json.dumps(kept)}.items():
+        assert source.count(before) == 1, before
+        source = source.replace(before, after)
+    return source.encode()
+
+
+def contents_file(site: Files, records: Sequence[RecordedRun]) -> bytes:
+    """What the site holds, and the licence of each recorded model."""
+    from transom import __version__
+
+    licences = {record.name: record.licence for record in records}
+    sizes = {name: len(content) for name, content in sorted(site.items())}
+    contents = {"format": "transom-site", "made by": f"Transom {__version__}", "licences": licences, "files": sizes}
+    return json.dumps(contents, indent=2).encode()
+
+
+def write_site(folder: Path, site: Files) -> None:
+    """Write all files beside the folder, then put them in its place at once."""
+    partial = temporary_path(folder, PARTIAL)
+    with write_errors_as_misfit(folder):
+        try:
+            for name, content in site.items():
+                path = partial / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            replace_folder(partial, folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def summarize(folder: Path, site: Files, lessons: int, recorded: list[str]) -> SiteSummary:
+    def size(*prefixes: str) -> int:
+        return sum(len(content) for name, content in site.items() if name.startswith(prefixes))
+
+    model = size(f"{PLAYGROUND}/model/")
+    answers = size(f"{PLAYGROUND}/answers/api/lessons/")  # each is loaded when its lesson is opened
+    return SiteSummary(
+        str(folder), len(site), size(""), size(f"{PLAYGROUND}/") - model - answers, model, lessons, recorded
+    )
