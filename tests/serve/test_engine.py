@@ -110,7 +110,8 @@ class BothSides:
 
     def add_everything(self):
         run, other = self.runs
-        self.ask("GET", "/api/state", self.session.to_dict())
+        formats = {"arrows": ["svg"], "steps": ["json"]}  # the page offers no other download
+        self.ask("GET", "/api/state", {**self.session.to_dict(), "formats": formats})
         self.ask("GET", "/api/runs/1/heads", run_queries.measure_heads(run, self.job))
         # The server knocks out those with the largest estimates, the browser all: `why` says so.
         why = "without it, what the model gives would change most"

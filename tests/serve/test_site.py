@@ -164,7 +164,7 @@ def test_it_translates_in_a_real_browser_and_then_without_a_network(browser, roo
     text = "Where is the station?"
     with checked_page(browser, root) as page:
         page.goto(root)
-        page.click("a.begin")
+        page.click("text=type a sentence of your own")
         page.fill("#text", text)
         page.click("button.main")
         model = load()

@@ -36,12 +36,15 @@ class Downloads extends HTMLElement {
     const picture = PICTURES[view];
     const path = `/api/runs/${run}/${attention}/picture/${picture}`;
     const choice = view === "see" ? { token: state.now.row, key: state.now.key } : {};
-    return Object.entries(FORMATS).map(([format, title]) =>
+    const known = session.server.formats; // without Python only some
+    const offered = Object.entries(FORMATS).filter(([format]) => !known || known[picture]?.includes(format));
+    return offered.map(([format, title]) =>
       link(address(path, { head, format, ...choice }), `${picture}.${format}`, title)
     );
   }
 
   files() {
+    if (session.server.formats) return [];
     const { run, attention, head } = state.now;
     const page = address(`/api/runs/${run}/page`, { attention, head });
     return [

@@ -6,6 +6,7 @@ import { checkReceipt } from "./receipt.js";
 import { RequestError } from "./request_error.js";
 
 const MOST_RUNS = 8;
+const FORMATS = { arrows: ["svg"], steps: ["json"] }; // pictures that can be downloaded without Python
 const LIKELY = 5; // predictions listed for each row
 
 // One text through the translator, with all its attentions.
@@ -127,6 +128,7 @@ export class EngineSession {
   toObject() {
     const { name } = this.translator;
     const runs = [...this.runs.values()].map((run) => run.summary());
-    return { name, models: [{ name, kind: "encoder_decoder" }], lesson: false, replay: false, runs };
+    const opened = { lesson: false, replay: false, formats: FORMATS };
+    return { name, models: [{ name, kind: "encoder_decoder" }], ...opened, runs };
   }
 }

@@ -31,7 +31,12 @@ export const FIELDS = {
   window: { first: index(), first_target: index(), count: count(16, 32) },
   influence: { first: index(), first_target: index(), count: count(16, 32), row: index() },
   row: { head: index(), query: index(), count: count(20, 64) },
-  picture: { head: index(), format: oneOf("json", "svg"), token: index(null), key: index(null) },
+  picture: {
+    head: index(),
+    format: oneOf("json", "svg", "html", "txt", "png", "pdf", "mmd", "dot"),
+    token: index(null),
+    key: index(null),
+  },
 };
 
 // The fields of a query string; an unknown one is an error.

@@ -2,10 +2,11 @@
 
 import { useTransport } from "../api.js";
 import { EngineTransport } from "./engine_transport.js";
+import { lessonResponse } from "./lesson_answers.js";
 
 // What the site's builder wrote into the page: the model's folder and size, and the version of the site.
 const { version, bytes } = document.documentElement.dataset;
-const FILES = /^\/api\/(glossary|lessons)(\/|$)/; // answers that are the same for everyone
+const LESSONS = /^\/api\/(glossary|lessons)(\/|$)/; // answers that are the same for everyone
 
 const note = document.createElement("p");
 note.className = "hint";
@@ -18,20 +19,13 @@ function showShare(share) {
     `Loading the translator into this browser: ${loaded} % of ${megabytes} MB. It is kept for next time.`;
 }
 
-// A response that is a file of the site.
-async function fileResponse(path) {
-  const response = await fetch(`answers${path}.json`);
-  if (response.ok) return response;
-  return Response.json({ error: "this is not part of the site; use transom serve" }, { status: 404 });
-}
-
 async function start() {
   document.querySelector("main").prepend(note);
   showShare(0);
   const engine = new EngineTransport({ folder: "model/", version, bytes: Number(bytes) }, showShare);
   engine.opened.then(() => note.remove(), (error) => (note.textContent = error.message));
   useTransport((path, options) => {
-    return FILES.test(path) ? fileResponse(path.split("?")[0]) : engine.request(path, options);
+    return LESSONS.test(path) ? lessonResponse(path, options) : engine.request(path, options);
   });
   if ("serviceWorker" in navigator) navigator.serviceWorker.register("../offline_worker.js").catch(() => {});
   await import("../app.js");
