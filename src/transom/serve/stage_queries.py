@@ -130,7 +130,7 @@ def influence_for_row(run: "SessionRun", fields: InfluenceRequest, job: "Job") -
 
 def carried_values(run: "SessionRun") -> dict[str, Any]:
     """Heads by Σ weight · ‖value‖ per row, which needs no model."""
-    from transom.lens.ablation.head_ranking import weighted_value_norms
+    from transom.lens.attribution.head_ranking import weighted_value_norms
 
     norms = weighted_value_norms(run.trace)
     heads = [[float(f"{norms[name, head]:.6g}") for head in range(sight.shape[1])] for name, sight in run.trace.entries]
