@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from transom.serve.session import SessionRun
     from transom.serve.worker import Job
 
-RAILS = 16  # tokens of a lane that the picture shows
+RAILS, RAILS_OF_PAIR = 16, 10  # tokens of a lane that the picture shows: of one text, of source and target each
 LONG = 512  # tokens from which on the page asks for thumbnails a few attentions at a time
 AT_ONCE = 4
 QUICK_MODEL = 50_000_000  # parameters up to which every row is explained, by one backward pass each
@@ -56,9 +56,13 @@ def stage_window(run: "SessionRun") -> tuple[WindowRequest, int]:
     if likely and target:
         chances = [row[0]["probability"] for row in likely]
         token = min(token, chances.index(min(chances)))
-    last = min(max(target, 1) - 1, max(min(target, RAILS) - 1, token))
-    shown = max(min(source, RAILS), min(target, RAILS), 1)
-    return WindowRequest(first_target=max(0, last - min(target, RAILS) + 1), count=shown), max(token, 0)
+    rails = RAILS_OF_PAIR if source and target else RAILS
+    last = min(max(target, 1) - 1, max(min(target, rails) - 1, token))
+    shown = max(min(source, rails), min(target, rails), 1)
+    beside = (token + 1) * source // max(target, 1) + 1  # about the same part of the source
+    last_source = min(max(source, 1) - 1, max(rails - 1, beside))
+    first, first_target = max(0, last_source - min(source, rails) + 1), max(0, last - min(target, rails) + 1)
+    return WindowRequest(first=first, first_target=first_target, count=shown), max(token, 0)
 
 
 def explained_rows(run: "SessionRun", token: int) -> list[int]:

@@ -1,12 +1,14 @@
 // Where everything of the whole model stands: one pure function from its shape and the room to rectangles.
 // Depth runs along the stage, left to right; on a narrow one (`tall`) downwards, with the axes swapped.
 
-const LARGEST_PANE = 40;
+const LARGEST_PANE = 46;
 const LARGEST_GAP = 30; // between rails
 const GUTTER = 8; // between blocks
-const PANES_SHARE = 0.46; // of a lane, for its heads
+const LABEL = 24; // for the name of a block
+const PANES_SHARE = { few: 0.46, many: 0.37 }; // of a lane, for its heads: beside few or many tokens
+const FEW = 7; // tokens
 const WIDE = { enter: 104, leave: 196, turn: 44, top: 26 };
-const TALL = { enter: 78, leave: 176, turn: 30, top: 6 };
+const TALL = { enter: 78, leave: 210, turn: 30, top: 6 };
 const FEED_FORWARD = 0.16; // of a block's length
 
 // The columns and the size with which the panes of a part are largest.
@@ -14,7 +16,7 @@ export function fitPanes(heads, along, across) {
   let best = { columns: 1, size: 0 };
   for (let columns = 1; columns <= heads; columns += 1) {
     const size = Math.min(along / columns, across / Math.ceil(heads / columns), LARGEST_PANE);
-    if (size > best.size + 0.5) best = { columns, size };
+    if (size >= best.size - 0.01) best = { columns, size };
   }
   return best;
 }
@@ -55,14 +57,25 @@ function blockLayout(block, from, length, lane) {
   return { path: block.path, label: block.label, from: start, length: inner, parts, feedForward, plus };
 }
 
+// What the heads of a lane really need of their room.
+function panesHeight(lane, length, room) {
+  const needed = ({ parts }, part) => {
+    const { columns, size } = fitPanes(part.heads, (0.79 * length) / parts.length, room);
+    return Math.ceil(part.heads / columns) * size + 8;
+  };
+  const all = lane.blocks.flatMap((block) => block.parts.map((part) => needed(block, part)));
+  return Math.min(room, Math.max(0, ...all));
+}
+
 // One lane between two places across the stage; `below` puts its heads under the rails.
 function laneLayout(lane, { start, room, below, window, from, to, top }) {
-  const panesRoom = lane.blocks.length ? (room - top) * PANES_SHARE : 0;
-  const railRoom = room - top - panesRoom - 12;
-  const panesAt = below ? start + top + railRoom + 12 : start + top;
-  const railsAt = below ? start + top : start + top + panesRoom + 12;
-  const rails = railsOf(window, railsAt, railRoom);
+  const foot = below && top ? LABEL : 0; // the names of the blocks stand under the heads
   const length = lane.blocks.length ? (to - from) / lane.blocks.length : 0;
+  const panesRoom = panesHeight(lane, length, (room - top - foot) * PANES_SHARE[window.count > FEW ? "many" : "few"]);
+  const railRoom = room - top - foot - panesRoom - 16;
+  const panesAt = below ? start + top + railRoom + 16 : start + top;
+  const railsAt = below ? start + top : start + top + panesRoom + 16;
+  const rails = railsOf(window, railsAt, railRoom);
   const place = { panesAt, panesRoom };
   const blocks = lane.blocks.map((block, i) => blockLayout(block, from + i * length, length, place));
   return { side: lane.side, start, room, rails, from, to, blocks, below };
@@ -90,7 +103,7 @@ export function layoutModel(shape, { width, height, tall, windows }) {
     const below = isPair && i === 1;
     const [start, room] = !isPair ? [0, across] : below ? [0.54 * across, 0.46 * across] : [0, 0.42 * across];
     const to = !isPair || below ? end : tall ? end - 24 : length - 110;
-    const top = below ? 4 : sizes.top;
+    const top = below ? (tall ? 0 : 4) : sizes.top;
     return laneLayout(lane, { start, room, below, window: windows[lane.side], from: sizes.enter, to, top });
   });
   const memory = isPair ? memoryLayout(lanes[0], 0.43 * across, 0.11 * across) : null;

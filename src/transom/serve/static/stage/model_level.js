@@ -57,7 +57,13 @@ export class ModelLevel {
       return [4, lane.below ? last + edge : lane.rails.at(lane.rails.first) - edge - 32, "embedding + position", 94];
     });
     if (layout.memory) {
-      notes.push([4, layout.memory.start + layout.memory.room / 2 - 14, "memory: what the encoder gives", 120]);
+      notes.push([4, layout.memory.start + layout.memory.room / 2 - 14, "memory: what the encoder gives", 98]);
+    }
+    for (const lane of layout.lanes.filter((one) => one.below)) {
+      for (const part of lane.blocks.flatMap((block) => block.parts)) {
+        const { x, y } = paneBox(layout, part.panes[0]);
+        notes.push([x + 1, y - 16, part.kind === "cross" ? "cross" : "self", 60]);
+      }
     }
     const bars = this.stage.shape.predicts ? [[layout.bars.x, layout.bars.y - 24, "next token", 130]] : [];
     return [...notes, ...bars].map(([x, y, text, w]) => placeAt(make("span", {}, text), { x, y, w, h: 18 }));
@@ -82,6 +88,7 @@ export class ModelLevel {
           "data-token": `${lane.side}-${index}`,
           onclick: choose,
         }, wordOf(shape.tokens[index]));
+        if (!layout.tall) button.style.fontSize = `${Math.min(14.7, Math.max(9.5, 0.95 * lane.rails.gap))}px`;
         return placeAt(button, this.tokenBox(lane, index));
       });
     });
@@ -105,7 +112,7 @@ export class ModelLevel {
       const windows = [sides.rows, sides.keys].map((lane) => stage.windows[lane.side]);
       this.peeked.weights = stage.data.headWeights(index, head, ...windows)?.weights ?? null;
     }
-    stage.describePeek(this.peeked && { ...this.peeked, place: placeOf(stage.shape, index) });
+    stage.reading.describePeek(this.peeked && { ...this.peeked, place: placeOf(stage.shape, index) });
     this.refresh();
     return layout;
   }

@@ -5,6 +5,7 @@ import { colourOf } from "./colours.js";
 
 const FAINTEST = 0.03;
 const MOST_RIBBONS = 500;
+const CROWDED = 30; // pixels of a part: there the tokens that are not chosen stay in the background
 
 // The curve of a ribbon leaves and arrives along the flow.
 function curve(pen, layout, [a1, c1], [a2, c2], bend) {
@@ -35,6 +36,7 @@ function collectOf(scene, lane, part, found) {
   const keys = isCross ? source.rails : lane.rails;
   const keyAt = isCross ? scene.layout.memory.at : lane.rails.at;
   const start = isCross ? Math.min(part.from, part.plus - 20) : part.from;
+  const widest = Math.min(lane.rails.gap * 0.5, 0.3 * (part.plus - start));
   for (let i = 0; i < lane.rails.count; i += 1) {
     const row = lane.rails.first + i;
     const state = scene.railState(lane, row);
@@ -43,7 +45,16 @@ function collectOf(scene, lane, part, found) {
       const strength = scene.strengths.of(part.index, i, j);
       if (strength < FAINTEST) continue;
       const from = [start, keyAt(keys.first + j)];
-      found.push({ from, to: [part.plus, lane.rails.at(row)], strength, state, part, side: lane.side, isCross });
+      found.push({
+        from,
+        to: [part.plus, lane.rails.at(row)],
+        strength,
+        state,
+        part,
+        side: lane.side,
+        isCross,
+        widest,
+      });
     }
   }
 }
@@ -51,14 +62,14 @@ function collectOf(scene, lane, part, found) {
 export function paintRibbons(pen, scene, ribbons) {
   const { layout, colours, fronts, peek } = scene;
   pen.lineCap = "butt";
-  for (const { from, to, strength, state, part, side, isCross } of ribbons) {
+  for (const { from, to, strength, state, part, side, isCross, widest } of ribbons) {
     const grown = Math.min(1, (fronts[side] - from[0]) / (to[0] - from[0]));
     if (grown <= 0) continue;
     const isPeeked = peek?.index === part.index;
-    const dim = peek && !isPeeked ? 0.2 : state === "past" ? 0.35 : 1;
-    const gap = layout.lanes.find((lane) => lane.side === side).rails.gap;
+    const isCrowded = to[0] - from[0] < CROWDED;
+    const dim = peek && !isPeeked ? 0.2 : state === "past" ? (isCrowded && !isPeeked ? 0.08 : 0.35) : 1;
     pen.globalAlpha = Math.min(1, (0.12 + 0.75 * strength ** 0.8) * dim);
-    pen.lineWidth = 0.6 + Math.min(1, strength) * gap * 0.5;
+    pen.lineWidth = 0.6 + Math.min(1, strength) * widest;
     pen.strokeStyle = isCross ? crossInk(pen, layout, from, to, colours) : colourOf(colours, side);
     curve(pen, layout, from, to, isCross ? 0.6 : 0.5);
     if (grown < 1) pen.setLineDash([grown * length(from, to), 9999]);

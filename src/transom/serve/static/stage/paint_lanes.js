@@ -91,7 +91,7 @@ export function paintParts(pen, scene) {
         const c = lane.rails.at(index);
         const faded = (a) => (state === "dark" || scene.fronts[lane.side] < a ? 0.15 : state === "now" ? 1 : 0.75);
         for (const part of narrow ? [] : block.parts) plus(pen, scene, part.plus, c, faded(part.plus));
-        pen.globalAlpha = faded(block.feedForward);
+        pen.globalAlpha = faded(block.feedForward) * (narrow && state !== "now" ? 0.4 : 1);
         gauge(pen, scene, block, index, lane);
         if (!narrow) plus(pen, scene, block.plus, c, faded(block.plus));
       }

@@ -8,7 +8,7 @@ const CALM_PAUSE = 1600; // milliseconds between steps with reduced motion
 const PAUSE = 350; // after each step
 
 export class Player {
-  // `stage` has `animated` (the level on the stage) and `step(by)`, which is false where there is nothing more.
+  // `stage` has `level` (what is on it) and `step(by)`, which is false where there is nothing more.
   constructor(stage) {
     this.stage = stage;
     this.progress = 1;
@@ -73,7 +73,7 @@ export class Player {
 
   tick(now) {
     if (!this.isPlaying) return;
-    const duration = this.stage.animated?.duration || 1;
+    const duration = this.stage.level?.duration || 1;
     const progress = Math.min(1, this.progress + ((now - this.clock) / duration) * this.speed);
     this.clock = now;
     this.show(progress);
@@ -107,7 +107,7 @@ export class Player {
   show(progress) {
     this.progress = progress;
     this.scrubber.value = Math.round(1000 * progress);
-    this.stage.animated?.update(progress);
+    this.stage.level?.update(progress);
   }
 
   // Another level came: it stands at its end.

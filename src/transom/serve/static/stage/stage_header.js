@@ -23,7 +23,8 @@ export class StageHeader {
       onchange: () => this.goToToken(),
       onfocus: () => this.listTokens(),
     });
-    this.element = make("div", { class: "stage-header" }, this.crumbs, this.by, this.search, this.found);
+    this.windows = make("div", { class: "stage-windows" });
+    this.element = make("div", { class: "stage-header" }, this.crumbs, this.windows, this.by, this.search, this.found);
   }
 
   show() {
@@ -38,13 +39,40 @@ export class StageHeader {
       ...parts.flatMap((part, i) => (i ? [make("span", { "aria-hidden": "true" }, "›"), part] : [part])),
     );
     if (now.level > 1) this.crumbs.append(make("kbd", {}, "Esc goes out"));
-    this.by.hidden = now.level !== 1;
+    this.showWindows(now);
+    const influence = this.stage.data.influence(now.token);
+    this.by.hidden = now.level !== 1 || (influence && !influence.edges);
     const buttons = BY.map(([by, title]) =>
       button(title, () => state.set({ by }), { type: "button", "aria-pressed": now.by === by })
     );
     const focused = [...this.by.children].indexOf(document.activeElement);
     this.by.replaceChildren(...buttons);
     if (focused >= 0) buttons[focused].focus();
+  }
+
+  // A lane that is too long for the stage: which of its tokens are shown.
+  showWindows(now) {
+    const { shape, windows } = this.stage;
+    const long = now.level === 1 ? shape.lanes.filter((lane) => lane.tokens.length > windows[lane.side].count) : [];
+    const isSame = this.windows.children.length === long.length;
+    const sliders = long.map((lane) => {
+      const { first, count } = windows[lane.side];
+      const last = first + count - 1;
+      const label = `${lane.side} ${first}–${last} of ${lane.tokens.length.toLocaleString("en")}`;
+      const oninput = (event) => this.stage.moveWindow(lane.side, Number(event.target.value));
+      const limits = { type: "range", min: count - 1, max: lane.tokens.length - 1, value: last, oninput };
+      return { label, last, limits };
+    });
+    if (isSame) {
+      sliders.forEach(({ label, last }, i) => {
+        const [text, slider] = this.windows.children[i].children;
+        text.textContent = label;
+        if (document.activeElement !== slider) slider.value = last;
+      });
+    } else {
+      const element = ({ label, limits }) => make("label", {}, make("span", {}, label), make("input", limits));
+      this.windows.replaceChildren(...sliders.map(element));
+    }
   }
 
   names(now) {

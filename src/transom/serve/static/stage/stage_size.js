@@ -6,25 +6,28 @@ import { validPlace } from "./place.js";
 import { windowOf } from "./shape.js";
 
 const NARROW = 640; // pixels: below, depth runs downwards
-const RAILS = { wide: 16, narrow: 9 };
+const RAILS = { wide: 16, pair: 10, narrow: 9 };
 const INNER_HEIGHT = 560; // of inner levels on a narrow screen
+const FEW = 7; // tokens of a lane beside another one: with more, the stage is higher
 const BELOW = 76; // pixels for the controls under the stage
 
 export function measureStage(stage) {
   const width = stage.area.clientWidth || stage.clientWidth;
   const tall = width < NARROW;
   const top = stage.area.getBoundingClientRect().top + scrollY;
-  const room = Math.min(760, Math.max(440, innerHeight - top - BELOW));
+  const isFull = stage.shape.lanes.length > 1 && stage.windows.target?.count > FEW && stage.now.level === 1;
+  const room = Math.min(760, Math.max(isFull ? 600 : 440, innerHeight - top - BELOW));
   const height = tall ? (stage.now.level === 1 ? tallHeight(stage.shape) : INNER_HEIGHT) : room;
   return { width, height, tall };
 }
 
-// For each lane the tokens that are shown: those up to the one that is read, or the first ones.
+// For each lane the tokens that are shown: those up to the one that is read, and of the source about the same part.
 export function findWindows(stage) {
   const isNarrow = stage.clientWidth < NARROW && !session.server?.taken; // an offline copy holds one window
-  const most = isNarrow ? RAILS.narrow : RAILS.wide;
+  const most = isNarrow ? RAILS.narrow : stage.shape.lanes.length > 1 ? RAILS.pair : RAILS.wide;
   const { token } = validPlace(stage.run, stage.shape, state.now);
-  const focus = (lane) => (lane === stage.shape.last ? token : most - 1);
+  const beside = (lane) => Math.floor(((token + 1) * lane.tokens.length) / stage.shape.last.tokens.length) + 1;
+  const focus = (lane) => stage.moved?.[lane.side] ?? (lane === stage.shape.last ? token : beside(lane));
   const find = (lane) => windowOf(lane, most, Math.max(most - 1, focus(lane)));
   return Object.fromEntries(stage.shape.lanes.map((lane) => [lane.side, find(lane)]));
 }

@@ -49,17 +49,12 @@ class StageView extends HTMLElement {
     return { ...state.now, by: state.now.by ?? "weight", ...validPlace(this.run, this.shape, state.now) };
   }
 
-  get animated() {
-    return this.level;
-  }
-
   // Another run: all of it anew.
   openRun() {
     this.data?.close();
     this.run = session.run;
     this.shape = modelShape(this.run);
-    this.changes = null;
-    this.focus = null;
+    Object.assign(this, { changes: null, focus: null, moved: null });
     this.windows = findWindows(this);
     this.data = new StageData(this.run, this.windows, () => this.refresh());
     this.data.loadThumbnails();
@@ -88,14 +83,28 @@ class StageView extends HTMLElement {
     this.reading.show();
   }
 
+  // Show other tokens of a lane that is too long for the stage: those up to `last`.
+  moveWindow(side, last) {
+    this.moved = { ...this.moved, [side]: last };
+    this.rebuild();
+    this.follow();
+  }
+
+  rebuild() {
+    this.windows = findWindows(this);
+    this.data.setWindows(this.windows);
+    this.key = null;
+  }
+
   // A token outside the window moves it.
   keepInWindow(now) {
     const { side } = this.shape.last;
     const { first, count } = this.windows[side];
-    if (now.token >= first && now.token < first + count) return;
-    this.windows = findWindows(this);
-    this.data.setWindows(this.windows);
-    this.key = null;
+    const isMoved = this.moved?.[side] !== undefined && now.token === this.shownToken;
+    this.shownToken = now.token;
+    if (isMoved || (now.token >= first && now.token < first + count)) return;
+    this.moved = { ...this.moved, [side]: undefined };
+    this.rebuild();
   }
 
   show(now, key) {
@@ -132,8 +141,7 @@ class StageView extends HTMLElement {
     const { width, height } = measureStage(this);
     const isSame = Math.abs(width - (this.shownWidth ?? 0)) < 2 && Math.abs(height - this.shownHeight) < 60;
     if (this.level && isSame) return;
-    this.windows = findWindows(this);
-    this.data.setWindows(this.windows);
+    this.rebuild();
     this.level?.element.remove();
     this.level = null;
     this.follow();
@@ -167,10 +175,6 @@ class StageView extends HTMLElement {
   chooseFocus(index) {
     this.focus = index;
     this.refresh();
-  }
-
-  describePeek(peek) {
-    this.reading.describePeek(peek);
   }
 
   // What a knock-out did to a row's prediction.
