@@ -106,7 +106,9 @@ def strongest_edges(run: "SessionRun", index: int, fields: TopEdgesRequest, job:
         {"query": row, "key": key, "weight": weight, "from": labels.reads[row], "at": labels.at[key]}
         for row, key, weight in zip(top.rows.tolist(), top.keys.tolist(), top.weights.tolist(), strict=True)
     ]
-    return {"edges": sorted(edges, key=lambda edge: is_only_key(sight, fields.head, edge))}
+    for edge in edges:
+        edge["only"] = is_only_key(sight, fields.head, edge)
+    return {"edges": sorted(edges, key=lambda edge: edge["only"])}
 
 
 def is_only_key(sight: "Sight", head: int, edge: dict[str, Any]) -> bool:

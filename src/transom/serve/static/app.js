@@ -10,6 +10,7 @@ import "./head_picker.js";
 import "./downloads.js";
 import "./glossary.js";
 import "./stage/stage_view.js";
+import "./stage/compare_view.js";
 import "./arrows_view.js";
 import "./steps_view.js";
 import "./map_view.js";
@@ -24,6 +25,7 @@ const VIEWS = {
   walk: ["Steps", "transom-steps"],
   map: ["Map", "transom-map"],
   heads: ["Heads", "transom-heads"],
+  compare: ["Compare", "transom-compare"],
   learn: ["Lessons", "transom-lessons"],
   learning: ["Training", "transom-training-replay"],
 };
@@ -60,10 +62,10 @@ function showView() {
   document.body.dataset.view = current;
   const view = document.getElementById("view");
   view.setAttribute("aria-labelledby", `tab-${current}`);
-  const ready = session.run || WITHOUT_RUN.has(current);
-  view.replaceChildren(
-    ready ? document.createElement(VIEWS[current][1]) : hint("Nothing has been run yet: type a text above."),
-  );
+  const isOpen = session.run && session.run.run === state.now.run;
+  const waiting = session.run ? "Opening the run …" : "Nothing has been run yet: type a text above.";
+  const ready = isOpen || WITHOUT_RUN.has(current);
+  view.replaceChildren(ready ? document.createElement(VIEWS[current][1]) : hint(waiting));
 }
 
 async function openRun(number) {
@@ -81,7 +83,7 @@ async function start() {
   state.on(["run"], followAddress);
   const server = session.server = await get("/api/state");
   document.getElementById("tab-learning").hidden = !server.replay;
-  document.getElementById("tab-learn").hidden = isOffline;
+  for (const view of ["learn", "compare"]) document.getElementById(`tab-${view}`).hidden = isOffline;
   if (!location.hash && (server.replay || server.lesson)) state.set({ view: server.replay ? "learning" : "learn" });
   document.title = `Transom: ${server.name}`;
   state.notify("server");

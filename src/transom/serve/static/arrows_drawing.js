@@ -1,10 +1,23 @@
 // The arrows of a head as the server draws them, for the screen and for downloads alike, made to be used: here nothing
 // is drawn, only hidden, marked and listened to.
 
+import { draw } from "./dom.js";
+
 // The server's SVG as an element; tokens in it are text.
 export function parseDrawing(text) {
   const parsed = new DOMParser().parseFromString(text, "image/svg+xml");
-  return document.importNode(parsed.documentElement, true);
+  const svg = document.importNode(parsed.documentElement, true);
+  addArrowheads(svg);
+  return svg;
+}
+
+// Each arrow gets a head in its own colour.
+function addArrowheads(svg) {
+  const size = { markerWidth: 11, markerHeight: 11, markerUnits: "userSpaceOnUse" };
+  const tip = draw("path", { d: "M0 0L10 5L0 10z", fill: "context-stroke" });
+  const place = { id: "arrowhead", viewBox: "0 0 10 10", refX: 8, refY: 5, orient: "auto" };
+  svg.prepend(draw("defs", {}, draw("marker", { ...place, ...size }, tip)));
+  svg.querySelectorAll(".arrow").forEach((arrow) => arrow.setAttribute("marker-end", "url(#arrowhead)"));
 }
 
 // Show what belongs to the chosen row and key, as the server does in a download of them.

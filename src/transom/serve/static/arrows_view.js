@@ -22,13 +22,25 @@ class ArrowsView extends HTMLElement {
     this.legend = hint();
     this.player = button(PLAY, () => (this.timer ? this.pause() : this.play()));
     this.effects = new EdgeEffects();
-    const help = hint("Choose a token to see its ", term("weight", "weights"), ", an arrow to ask whether it matters.");
+    const help = hint(
+      "Choose a token below to see its ",
+      term("weight", "weights"),
+      ", an arrow to ask whether it matters; Esc shows all again.",
+    );
+    this.picture.append(hint("Reading this head …"));
     this.replaceChildren(card(help, this.picture, rowOf(this.player, this.legend)), this.effects.element);
+    document.addEventListener("keydown", this.onEscape);
     this.load();
   }
 
+  // Esc gives up the choice, wherever the focus is.
+  onEscape = (event) => {
+    if (event.key === "Escape" && !event.target.closest("input, textarea, select")) state.set({ row: null, key: null });
+  };
+
   disconnectedCallback() {
     this.pause();
+    document.removeEventListener("keydown", this.onEscape);
     this.stopListening();
     this.effects.close();
   }

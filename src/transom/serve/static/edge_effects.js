@@ -43,7 +43,7 @@ export class EdgeEffects {
     const block = { head, first_row: row, first_key: key, rows: 1, keys: 1 };
     const found = await withErrors(() => get(`${path}/weights`, block));
     if (!found || !isCurrent()) return;
-    const edge = `“${rowName(found.rows[0], nextToken(row))}” → “${displayToken(found.keys[0])}”`;
+    const edge = `“${rowName(found.rows[0], nextToken(row))}” → “${displayToken(found.keys[0])}” (${key})`;
     this.element.replaceChildren(
       make("h2", {}, `Does ${edge} matter?`),
       numbersOf(found.scores[0][0], found.weights[0][0]),
@@ -87,7 +87,14 @@ export class EdgeEffects {
 const mostChanged = (rows) => rows.reduce((most, one) => (most === null || one.kl > most.kl ? one : most), null);
 
 function numbersOf(score, weight) {
-  return make("p", {}, term("score"), ` ${formatNumber(score)} · `, term("weight"), ` ${formatNumber(weight)}`);
+  return make(
+    "p",
+    {},
+    term("score"),
+    ` (scaled) ${formatNumber(score)} · `,
+    term("weight"),
+    ` ${formatNumber(weight)}`,
+  );
 }
 
 // Whether an offline copy holds the effects of a head.
@@ -102,11 +109,11 @@ function effectsTable(found, row, key) {
   const terms = [term("weight"), term("norm"), term("norm", "share"), term("knock-out", effect)];
   const cell = (value) => make("td", {}, value === null ? "–" : formatNumber(value, 3));
   const line = (one) => {
-    const name = rowHead((one.key === key ? "▸ " : "") + displayToken(one.at));
+    const name = rowHead(`${one.key === key ? "▸ " : ""}${displayToken(one.at)} (${one.key})`);
     const numbers = [one.weight, one.norm, one.contribution, one.kl ?? Math.abs(one.change)];
     return make("tr", {}, name, numbers.map(cell), make("td", { class: "word" }, one.flag));
   };
-  const heads = [columnHead("looks at"), ...terms.map((one) => columnHead(one)), columnHead("")];
+  const heads = [columnHead("looks at"), ...terms.map((one) => columnHead(one)), columnHead("note")];
   const title = `The strongest arrows from “${rowName(found.from, nextToken(row))}”, and what each contributes`;
   const table = scrollTable(heads, found.rows.map(line));
   return make("details", {}, make("summary", {}, title), table, found.notes.map((note) => hint(note)));

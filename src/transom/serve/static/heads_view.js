@@ -112,8 +112,8 @@ class HeadsView extends HTMLElement {
   gridCell(head, measure, low, high) {
     const value = head[measure];
     const title = `${head.layer}, head ${head.head}`;
-    const label = `${title}: ${value === null ? "not known" : formatNumber(value, 3)}`;
     const text = value === null ? "–" : formatNumber(value, 2);
+    const label = `${title}: ${text}`;
     const cell = button(text, () => this.open(head), { title, "aria-label": label });
     if (value !== null) paint(cell, value, low, high);
     return cell;

@@ -20,7 +20,7 @@ export class MapControls {
     this.element = rowOf(
       control("+", "Zoom in", () => viewport.zoom(2)),
       control("−", "Zoom out", () => viewport.zoom(0.5)),
-      control("all", "The whole map", () => viewport.showAll()),
+      button("all", () => viewport.showAll(), { title: "The whole map" }),
       this.pool,
       make("label", {}, this.firstToken, " ", term("sink", "first token"), " shown"),
       make("label", {}, this.logScale, " log scale"),

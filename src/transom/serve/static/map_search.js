@@ -23,7 +23,10 @@ export class MapSearch {
     const { run, attention, head } = state.now;
     const fields = { head, count: STRONGEST, sink: this.withFirstToken };
     const found = await withErrors(() => get(`/api/runs/${run}/${attention}/strongest`, fields));
-    const label = (edge) => `${displayToken(edge.from)} → ${displayToken(edge.at)}  ${formatNumber(edge.weight, 3)}`;
+    const label = (edge) => {
+      const places = `${displayToken(edge.from)} (${edge.query}) → ${displayToken(edge.at)} (${edge.key})`;
+      return `${places}  ${formatNumber(edge.weight, 3)}${edge.only ? ", its only key" : ""}`;
+    };
     if (found) this.list(found.edges.map((edge) => [edge.query, edge.key, label(edge)]));
   }
 

@@ -68,7 +68,7 @@ class MapView extends HTMLElement {
     const tokens = [...rowTokens().slice(0, MOST_IN_LEGEND), ...keyTokens().slice(0, MOST_IN_LEGEND)];
     this.legend.textContent = tokenLegend(tokens);
     await this.controls.listRuns();
-    await this.compare();
+    await this.compare(false);
     if (!await this.computeOverview()) return;
     this.requestDraw();
     this.search.showStrongest();
@@ -80,12 +80,14 @@ class MapView extends HTMLElement {
     const isResized = this.topLevel !== undefined && (this.viewport.rows !== rows || this.viewport.keys !== keys);
     Object.assign(this.viewport, { rows, keys });
     this.topLevel = Math.max(0, Math.ceil(Math.log2(Math.max(rows, keys) / TILE)));
-    if (isResized || [x, y, zoom].some((one) => one === undefined || one === null)) this.viewport.showAll();
-    else this.viewport.show(x, y, zoom);
+    const isOutside = x > keys || y > rows; // of another run
+    if (isResized || isOutside || [x, y, zoom].some((one) => one === undefined || one === null)) {
+      this.viewport.showAll();
+    } else this.viewport.show(x, y, zoom);
   }
 
   // Subtract another run's weights if the maps are of one size; the outputs are compared in any case.
-  async compare() {
+  async compare(reloads = true) {
     const other = this.controls.otherRun.value;
     await withErrors(() => this.comparison.show(other));
     const theirs = this.comparison.attentions?.[state.now.attention];
@@ -96,7 +98,7 @@ class MapView extends HTMLElement {
     this.comparison.showNote(
       fits ? "" : `The maps cannot be laid over each other, as ${sizes}: above is this run's own.`,
     );
-    this.reload();
+    if (reloads) this.reload();
   }
 
   async computeOverview() {

@@ -28,7 +28,7 @@ export function matrixTable(panel, onOpen, extraClass = () => "") {
     });
     return td;
   };
-  const heads = [columnHead(panel.down || ""), ...panel.columns.map((column) => columnHead(label(column)))];
+  const heads = [columnHead(panel.down || "row"), ...panel.columns.map((column) => columnHead(label(column)))];
   const line = (row, i) => make("tr", {}, rowHead(label(panel.rows[i])), row.map((value, j) => cell(value, i, j)));
   const table = make(
     "table",

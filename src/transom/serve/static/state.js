@@ -31,7 +31,14 @@ class State extends EventTarget {
     super();
     this.now = { view: "stage", run: null, attention: null, head: 0, row: null, key: null };
     Object.assign(this.now, parseAddress(location.hash));
-    addEventListener("hashchange", () => this.set(parseAddress(location.hash)));
+    addEventListener("hashchange", () => this.follow(parseAddress(location.hash)));
+  }
+
+  // Go where an address leads; what was chosen in another run is given up.
+  follow(place) {
+    const isOther = place.run !== undefined && place.run !== this.now.run;
+    const gone = { row: null, key: null, x: null, y: null, zoom: null, level: null, token: null };
+    this.set({ ...(isOther ? gone : {}), ...place });
   }
 
   // Change some names; listeners of those that have a new value are called.

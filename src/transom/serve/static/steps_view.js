@@ -26,6 +26,7 @@ class StepsView extends HTMLElement {
   async load() {
     const { run, attention, head } = state.now;
     this.edits.clear();
+    this.replaceChildren(make("p", { class: "hint", role: "status" }, "Computing every step …"));
     await withErrors(async () => {
       this.picture = await get(`/api/runs/${run}/${attention}/picture/steps`, { head });
       this.panels = this.picture.panels.filter((panel) => panel.type === "grid");
@@ -41,18 +42,19 @@ class StepsView extends HTMLElement {
     if (!this.panels?.length || !this.isConnected) return;
     const panel = followEdits(this.panels[this.step], this.panels, this.edits);
     const isEdited = (i, j) => panel.editable && this.edits.has(`${i},${j}`);
-    const prompt = make("span", { class: "hint" }, "Choose a cell to see its arithmetic.");
+    const change = panel.editable ? " Here you can change it, too: the weights and the sum follow." : "";
+    const prompt = make("span", { class: "hint" }, `Choose a cell to see its arithmetic.${change}`);
     this.arithmetic = make("p", { class: "arithmetic", "aria-live": "polite" }, prompt);
     this.table = matrixTable(panel, (i, j) => this.openCell(panel, i, j), (i, j) => (isEdited(i, j) ? "edited" : ""));
     const receipt = `receipt ${this.picture.source?.receipt ?? ""}: the weights reproduce the model's output`;
     this.replaceChildren(card(
       this.moves(),
-      make("h2", {}, panel.title),
+      make("h2", {}, titleOf(panel)),
       panel.equation ? make("p", { class: "arithmetic" }, panel.equation) : null,
       this.edits.size ? make("p", { class: "note" }, editNote(panel)) : null,
       make("div", { class: "scroll" }, this.table),
       this.arithmetic,
-      ...[...this.picture.notes, receipt].map((note) => hint(note)),
+      ...[...joinNotes(this.picture.notes), receipt].map((note) => hint(note)),
     ));
   }
 
@@ -125,6 +127,18 @@ class StepsView extends HTMLElement {
     this.timer = null;
     if (this.isConnected) this.show();
   }
+}
+
+// What enters an attention is an embedding only before the first block.
+const titleOf = ({ title }) => title.replace(/^embedding/i, "X, what enters this attention");
+
+// What is said of several vectors in the same words, said once.
+function joinNotes(notes) {
+  const cut = notes.map((note) => note.match(/^Of (\d+) numbers of each vector, the first (\d+) are drawn\.$/));
+  const found = cut.filter((one) => one);
+  if (found.length < 2) return notes;
+  const sizes = found.map((one) => one[1]).join(" or ");
+  return [...notes.filter((_, i) => !cut[i]), `Of a vector of ${sizes} numbers, the first ${found[0][2]} are drawn.`];
 }
 
 function markRow(rows, row) {

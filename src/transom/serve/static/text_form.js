@@ -177,8 +177,9 @@ class TextForm extends HTMLElement {
     const row = state.now.row ?? likely.length - 1;
     const expected = likely[row]?.map((one) => `“${displayToken(one.token)}” ${formatPercent(one.probability)}`);
     const read = (targets.length ? targets : tokens)[row];
+    const others = 1 - (likely[row] ?? []).reduce((sum, one) => sum + one.probability, 0);
     this.prediction.textContent = expected
-      ? `After “${displayToken(read)}” the model expected: ${expected.join(", ")}`
+      ? `After “${displayToken(read)}” the model expected: ${expected.join(", ")}, all others ${formatPercent(others)}`
       : "";
   }
 }

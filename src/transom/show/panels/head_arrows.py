@@ -60,6 +60,8 @@ class HeadArrows(msgspec.Struct, frozen=True, tag="head_arrows", kw_only=True):
         following = [None if token is None else f"({short_label(token, LABEL)})" for token in self.following]
         beneath = [*following, *[None] * (len(self.rows) - len(following))]
         starts, ends = word_positions(self.rows, beneath), word_positions(self.keys, [None] * len(self.keys))
+        if self.rows == self.keys:
+            ends = starts  # the two copies of a token stand one above the other
         self.draw_arrows(canvas, [x for x, _ in starts], [x for x, _ in ends])
         canvas.text(0, 18, "at", size=12, ink="faint")
         canvas.place(draw_words("at", self.keys, ends, 0.0, self.key), attributes='class="at"')
