@@ -29,7 +29,7 @@ class Client:
             transport = httpx.ASGITransport(build_app(context, [HOST], TOKEN))
             async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=headers) as client:
                 responses = [await client.request(method, path, json=body) for method, path, body in requests]
-            context.worker.close()
+            context.close()
             return responses
 
         return asyncio.run(send())

@@ -85,4 +85,4 @@ async def live_server(make_guard=None):
         server.leave()
         async with asyncio.timeout(PATIENCE):
             await running
-        context.worker.close()
+        context.close()

@@ -156,28 +156,6 @@ def test_a_link_pasted_into_an_open_page_leads_there(page):
     assert page.locator("#tab-heads").get_attribute("aria-selected") == "true"
 
 
-def test_lessons_by_keyboard(page):
-    page.click("#tab-learn")
-    page.wait_for_selector("text=Lessons, in order")
-    page.locator("ol button").first.press("Enter")
-    page.wait_for_selector("text=/1 of/")
-    page.get_by_role("button", name="Next →").press("Enter")
-    page.wait_for_selector("text=/2 of/")
-
-
-def test_a_lesson_asks_before_it_shows(page):
-    page.click("#tab-learn")
-    page.locator("ol button").first.press("Enter")
-    for _ in range(2):
-        page.get_by_role("button", name="Next →").press("Enter")
-    page.get_by_label("Your answer").wait_for()
-    assert page.locator("transom-lessons table").count() == 0
-    page.get_by_label("Your answer").fill("3")
-    page.get_by_role("button", name="Answer").click()
-    page.wait_for_selector("text=Not quite: you said 3.")
-    assert page.locator("transom-lessons table").count() == 1
-
-
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_is_accessible(page, view, scheme):

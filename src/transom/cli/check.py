@@ -80,31 +80,15 @@ def finding_lines(path: Path, finding: Any) -> Iterator[str]:
     from transom.lessons.check_file import verdict_of
     from transom.lessons.claims import claim_subject
     from transom.lessons.lesson import MalformedPart
-    from transom.lessons.wrong_entries import entry_lines
+    from transom.lessons.wrong_entries import entry_lines, wrong_detail
 
     line = finding.where.rpartition("line ")[2]
     start = f"{path}:{line}: {verdict_of(finding)}"
     if isinstance(finding, MalformedPart):
         yield f"{start}: {finding.complaint}"
         return
-    yield f"{start}: {claim_subject(finding.claim)}{detail(finding)}"
+    yield f"{start}: {claim_subject(finding.claim)}{wrong_detail(finding)}"
     if finding.verdict == "wrong":
         yield from (f"    {entries}" for entries in entry_lines(finding))
     if finding.verdict != "right":
         yield from (f"    likely: {cause}" for cause in finding.causes.values())
-
-
-def detail(finding: Any) -> str:
-    """How many entries are wrong, or the one that is."""
-    if finding.verdict == "no slip":
-        why = "this is right" if finding.first is None else "it is wrong for another reason"
-        return f": marked as the slip {finding.claim.slip!r}, but {why}"
-    if finding.first is None:
-        return ""
-    size, bounds = finding.computed.values.size, finding.claim.value is None
-    place, claimed, right = finding.first
-    if finding.computed.values.ndim and finding.verdict == "wrong":
-        what = f"should be {claimed}, are" if bounds else "printed → right"
-        return f": {len(finding.wrong)} of {size} entries, {what}"
-    numbers = f"should be {claimed}, is {right}" if bounds else f"printed {claimed}, right {right}"
-    return f": {place}: {numbers}" if place else f": {numbers}"

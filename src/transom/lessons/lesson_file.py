@@ -41,7 +41,7 @@ def load_lesson(path: Path | str, partly: bool = False) -> Lesson:
     return parse_lesson(decode_utf8(path, content), str(path), partly)
 
 
-def parse_lesson(text: str, name: str, partly: bool = False, first_line: int = 1) -> Lesson:
+def parse_lesson(text: str, name: str, partly: bool = False, first_line: int = 1, reads_files: bool = True) -> Lesson:
     """The lesson in a TOML text; `name` is the file in error messages, and other files are looked for beside it."""
     text, dropped = text.replace("\r\n", "\n"), list[MalformedTable]()
     try:
@@ -52,7 +52,7 @@ def parse_lesson(text: str, name: str, partly: bool = False, first_line: int = 1
             complaint = shift_line(str(error), first_line - 1)
             raise Misfit(f"{name} should be TOML, but {complaint}; mend that place") from error
         content = decode_remaining(text, name, first_line)
-    lesson = build_lesson(TomlTable(content, (), index_toml(name, text, first_line)), name)
+    lesson = build_lesson(TomlTable(content, (), index_toml(name, text, first_line, reads_files)), name)
     if lesson.malformed and not partly:
         raise Misfit(lesson.malformed[0].message)
     parts = [malformed_table(name, table, first_line - 1) for table in dropped]

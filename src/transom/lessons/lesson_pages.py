@@ -122,21 +122,20 @@ def claim_text(finding: Finding) -> Iterator[PageText]:
     if claim.says:
         yield PageText(f"{mark} {claim.says}", prose=True, indents=("", "  "))
         mark = " "
-    if claim.value is None:
-        signs = {"above": ">", "below": "<"}
-        bounds = " and ".join(f"{signs[name]} {bound}" for name, bound in claim.bounds.items())
-        value = format_number(float(finding.computed.values.ravel()[0]), 4)
-        yield PageText(f"{mark} {claim_subject(claim)} = {value} ({bounds})")
-        return
     for number, line in enumerate(figure_lines(finding)):
         yield PageText(f"{mark if number == 0 else ' ' * len(mark)} {line}")
-    for words in finding.causes.values():
+    for words in finding.causes.values() if claim.value is not None else ():
         yield PageText(f"why: {words}", prose=True, indents=("  ", "  "))
 
 
 def figure_lines(finding: Finding) -> Iterator[str]:
-    """The claimed figure and the right one; only the right one if they agree."""
+    """The claimed figure and the right one, only the right one if they agree; or the number and its bounds."""
     subject, values = claim_subject(finding.claim), finding.computed.values
+    if finding.claim.value is None:
+        signs = {"above": ">", "below": "<"}
+        bounds = " and ".join(f"{signs[name]} {bound}" for name, bound in finding.claim.bounds.items())
+        yield f"{subject} = {format_number(float(values.ravel()[0]), 4)} ({bounds})"
+        return
     width = values.shape[-1] if values.ndim else 1
     if finding.matches.all():
         yield from number_lines(subject, finding.right_texts, width)

@@ -134,6 +134,9 @@ def parse_cell(path: Path, line: int, cell: str) -> float:
 def sibling_path(table: TomlTable, name: str) -> Path:
     """The path of a file or folder inside the folder of the lesson."""
     text = table.text(name, longest=500)
+    if not table.source.reads_files:
+        hint = "write the numbers out, or save the lesson and use transom check"
+        raise table.error(name, f"{name} names a file, but a lesson that is edited on the page reads none; {hint}")
     folder = Path(table.source.name).resolve().parent
     try:
         path = (folder / text).resolve()

@@ -114,20 +114,43 @@ OF_KEYS = ("at_embeddings", "value_embeddings", "K", "V")  # settings with a row
 
 def change_lesson(lesson: Lesson, change: NumberChange, case: str = "", to: Decimal | None = None) -> Lesson:
     """The lesson with one number changed, in a case or in the lesson itself."""
+    content, holder, key = locate_number(lesson, change, case)
+    number = change.to if to is None else to
+    is_whole = isinstance(entry_of(holder, str(key)), int) and number == number.to_integral_value()
+    holder[key] = int(number) if is_whole else number
+    return build_lesson(TomlTable(content, (), lesson.source), lesson.source.name)
+
+
+def number_before(lesson: Lesson, change: NumberChange, case: str = "") -> Decimal | None:
+    """The number that a change replaces; None for a setting that the lesson leaves out."""
+    _, holder, key = locate_number(lesson, change, case)
+    return parse_number(entry_of(holder, str(key)))
+
+
+def locate_number(lesson: Lesson, change: NumberChange, case: str) -> tuple[dict[str, Any], Any, Any]:
+    """The lesson as plain data, the table or row in it that holds a number, and the key or index of the number."""
     where = lesson.source.at((*change.setting,))
     content = decode_toml(lesson.source.text, parse_float=parse_decimal)
     table = next((part for part in content.get("case", []) if part.get("name") == case), content) if case else content
     if change.setting[0] not in table or not holds(table, change.setting):
         table = content
     for name in change.setting[:-1]:
-        table = table[int(name)] if isinstance(table, list) else table.get(name)
-        if table is None:
-            raise Misfit(f"{where}: there is no {'.'.join(change.setting)} to change; name a setting of the lesson")
+        table = entry_of(table, name)
+    if not isinstance(table, dict):
+        raise Misfit(f"{where}: there is no {'.'.join(change.setting)} to change; name a setting of the lesson")
+    if change.row is None and change.column is None:
+        return content, table, change.setting[-1]
     owner = next((part for part in content.get("case", []) if part.get("name") == case), content)
     tokens, at = (owner.get(name, content.get(name, [])) for name in ("tokens", "at"))
     labels = at if change.setting[-1] in OF_KEYS and at else tokens
-    set_number(table, change, labels, change.to if to is None else to, where)
-    return build_lesson(TomlTable(content, (), lesson.source), lesson.source.name)
+    return content, *locate_cell(table.get(change.setting[-1]), change, labels, where)
+
+
+def entry_of(table: Any, name: str) -> Any:
+    """A setting of a table, or a table of a list by its index; None if there is none."""
+    if isinstance(table, list) and name.isdecimal() and int(name) < len(table):
+        return table[int(name)]
+    return table.get(name) if isinstance(table, dict) else None
 
 
 def holds(table: Any, keys: tuple[str, ...]) -> bool:
@@ -139,14 +162,9 @@ def holds(table: Any, keys: tuple[str, ...]) -> bool:
     return True
 
 
-def set_number(table: Any, change: NumberChange, labels: list[str], to: Decimal, where: str) -> None:
-    """Put a number in its place: a setting by itself, or in a row and column of a matrix."""
-    name, value = change.setting[-1], table.get(change.setting[-1])
-    number = int(to) if to == to.to_integral_value() and isinstance(value, int) else to
-    if change.row is None and change.column is None:
-        table[name] = number
-        return
-    places = [place for place in (change.row, change.column) if place is not None]
+def locate_cell(value: Any, change: NumberChange, labels: list[str], where: str) -> tuple[list[Any], int]:
+    """The row of a matrix that holds the number, and its place in it."""
+    name, places = change.setting[-1], [place for place in (change.row, change.column) if place is not None]
     unknown = [place for place in places if isinstance(place, str) and place not in labels]
     if unknown:
         raise Misfit(f"{where}: {name} has no row {unknown[0]!r}; {suggest(unknown[0], labels)}")
@@ -157,7 +175,7 @@ def set_number(table: Any, change: NumberChange, labels: list[str], to: Decimal,
         raise Misfit(
             f"{where}: {name} has no such number to change; give row and column of a matrix that is written out"
         )
-    value[path[-1]] = to
+    return value, path[-1]
 
 
 def changed_steps(lesson: Lesson, change: NumberChange, case: str = "", to: Decimal | None = None) -> Steps:

@@ -89,12 +89,17 @@ def nested_keys(table: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class TomlSource:
-    """The text of a lesson, and the statement of each path in it; `first_line` is where it begins in its file."""
+    """The text of a lesson, and the statement of each path in it.
+
+    first_line    where it begins in its file
+    reads_files   whether it may name files beside it; a text that came over the network may not
+    """
 
     name: str
     text: str
     statements: dict[Path, TomlStatement]
     first_line: int = 1
+    reads_files: bool = True
 
     def at(self, path: Path) -> str:
         """`file, line 12` of a setting, or of the nearest table around it."""
@@ -112,13 +117,13 @@ class TomlSource:
         return self.statements.get(path)
 
 
-def index_toml(name: str, text: str, first_line: int = 1) -> TomlSource:
+def index_toml(name: str, text: str, first_line: int = 1, reads_files: bool = True) -> TomlSource:
     """The text with the statement of each path; the first one counts."""
     known: dict[Path, TomlStatement] = {}
     for statement in statements(text):
         for length in range(len(statement.path), 0, -1):
             known.setdefault(statement.path[:length], statement)
-    return TomlSource(name, text, known, first_line)
+    return TomlSource(name, text, known, first_line, reads_files)
 
 
 LARGEST = 1e12  # of any number in a lesson: products and sums of such stay finite

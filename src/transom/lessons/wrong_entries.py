@@ -10,6 +10,22 @@ WIDEST = 96  # characters of a line
 MOST = 400  # entries; the JSON has all of them
 
 
+def wrong_detail(finding: Finding) -> str:
+    """How many entries are wrong, or the one that is."""
+    if finding.verdict == "no slip":
+        why = "this is right" if finding.first is None else "it is wrong for another reason"
+        return f": marked as the slip {finding.claim.slip!r}, but {why}"
+    if finding.first is None:
+        return ""
+    size, bounds = finding.computed.values.size, finding.claim.value is None
+    place, claimed, right = finding.first
+    if finding.computed.values.ndim and finding.verdict == "wrong":
+        what = f"should be {claimed}, are" if bounds else "printed → right"
+        return f": {len(finding.wrong)} of {size} entries, {what}"
+    numbers = f"should be {claimed}, is {right}" if bounds else f"printed {claimed}, right {right}"
+    return f": {place}: {numbers}" if place else f": {numbers}"
+
+
 def entry_lines(finding: Finding) -> Iterator[str]:
     """Rows and columns with a wrong entry, in blocks of columns that fit a line; nothing for a single number."""
     wrong, computed = ~finding.matches, finding.computed

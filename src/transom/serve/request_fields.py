@@ -9,6 +9,7 @@ from transom.files.strict_settings import suggest
 from transom.names import Misfit
 
 Text = Annotated[str, msgspec.Meta(max_length=20_000)]
+LessonText = Annotated[str, msgspec.Meta(max_length=100_000)]
 Name = Annotated[str, msgspec.Meta(max_length=300)]
 RunNumber = Annotated[str, msgspec.Meta(max_length=16)]
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
@@ -142,6 +143,33 @@ class EffectsRequest(RequestFields, frozen=True):
     query: Index = 0
     key: Index | None = None  # this edge alone, instead of the strongest
     count: Annotated[int, msgspec.Meta(ge=1, le=24)] = 8
+
+
+class LessonRequest(RequestFields, frozen=True):
+    """A lesson by its number, or the text of one that is being edited."""
+
+    number: Annotated[int, msgspec.Meta(ge=0, le=999)] | None = None
+    text: LessonText | None = None
+
+
+class AnswerRequest(LessonRequest, frozen=True):
+    """An answer to the question of a screen; screens are counted from 0."""
+
+    screen: Annotated[int, msgspec.Meta(ge=0, le=999)] = 0
+    answer: Annotated[str, msgspec.Meta(max_length=200)] = ""
+
+
+class ChangeRequest(LessonRequest, frozen=True):
+    """Another number in the place that a screen lets one change."""
+
+    screen: Annotated[int, msgspec.Meta(ge=0, le=999)] = 0
+    to: Annotated[str, msgspec.Meta(max_length=60)] = ""
+
+
+class CheckRequest(RequestFields, frozen=True):
+    """The text of a lesson to check."""
+
+    text: LessonText
 
 
 class FramesRequest(RequestFields, frozen=True):

@@ -1,14 +1,10 @@
 """The table of routes: path, handler, and a sentence on what each is for."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from transom.serve import (
     influence_queries,
-    lesson_data,
     map_tiles,
     offline_page,
     pictures,
@@ -16,68 +12,15 @@ from transom.serve import (
     run_queries,
     stage_queries,
 )
-from transom.serve.answer_cache import Answer, AnswerCache, as_answer
+from transom.serve.answer_cache import Answer, as_answer
+from transom.serve.lesson_routes import LESSON_ROUTES
 from transom.serve.offline_answers import HeadIndex
-from transom.serve.request_fields import Fields, parse_body, parse_query
-from transom.serve.session import Session, SessionRun
-from transom.serve.worker import Event, Job, Result, Worker, await_job, job_progress
+from transom.serve.request_context import Json, RequestContext, Route, query_fields
+from transom.serve.request_fields import parse_body
+from transom.serve.worker import Event, Job
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-
-Json = dict[str, Any] | list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Route:
-    """A path and the function that handles it: it returns an Answer, data for JSON, or events if `about` says so."""
-
-    method: str
-    path: str
-    handle: Callable[["RequestContext", "Request"], Awaitable[Answer | Json | AsyncIterator[Event]]]
-    about: str
-
-    @property
-    def streams(self) -> bool:
-        return self.about.endswith("(events)")
-
-
-class RequestContext:
-    """What handlers work with: the session, the one worker, and the cached answers."""
-
-    def __init__(self, session: Session, worker: Worker | None = None) -> None:
-        self.session, self.worker, self.cache = session, worker or Worker(), AnswerCache()
-        self.closing = asyncio.Event()
-        session.on_forget = self.cache.forget_run
-
-    async def compute(self, request: "Request", work: Callable[[Job[Result]], Result]) -> Result:
-        """Let the worker do it; it stops if the client disconnects."""
-        return await await_job(self.worker.submit(work), request.receive, self.closing)
-
-    async def compute_once(self, request: "Request", work: Callable[[Job[Answer | Json]], Answer | Json]) -> Answer:
-        """An answer that stays the same: from the cache, or computed and kept."""
-        key = (request.path_params.get("run"), request.scope["path"], request.scope["query_string"])
-        answer = self.cache[key]
-        return answer if answer is not None else self.cache.keep(key, as_answer(await self.compute(request, work)))
-
-    async def job_events(self, job: Job[Result], last: Callable[[Result], Event]) -> AsyncIterator[Event]:
-        """The events of a job, and at its end the one that `last` makes of its result."""
-        async with aclosing(job_progress(job, self.closing)) as events:
-            async for event in events:
-                yield event
-        if job.result.done():
-            yield {"ready": True, **last(job.result.result())}
-
-    def run(self, request: "Request") -> SessionRun:
-        return self.session.run(request.path_params["run"])
-
-    def attention_query(self, request: "Request", kind: type[Fields]) -> tuple[SessionRun, int, Fields]:
-        """The run and the attention that a path names, and the fields of the query."""
-        return self.run(request), request.path_params["attention"], query_fields(request, kind)
-
-
-def query_fields(request: "Request", kind: type[Fields]) -> Fields:
-    return parse_query(kind, request.query_params.multi_items())
 
 
 async def state(context: RequestContext, request: "Request") -> Json:
@@ -227,38 +170,10 @@ async def row(context: RequestContext, request: "Request") -> Answer:
     return await context.compute_once(request, lambda job: stage_queries.row_arithmetic(run, index, fields))
 
 
-async def glossary(context: RequestContext, request: "Request") -> Json:
-    from transom.lessons.glossary import GLOSSARY
-
-    return GLOSSARY
-
-
-async def lessons(context: RequestContext, request: "Request") -> Json:
-    return await context.compute(request, lambda job: lesson_data.lesson_titles(context.session.lesson))
-
-
-async def one_lesson(context: RequestContext, request: "Request") -> Answer:
-    number, own = request.path_params["number"], context.session.lesson
-    return await context.compute_once(request, lambda job: lesson_data.lesson_to_dict(number, own))
-
-
-async def replay(context: RequestContext, request: "Request") -> Json:
-    return lesson_data.replay_info(context.session.replay)
-
-
-async def frames(context: RequestContext, request: "Request") -> Json:
-    fields = query_fields(request, request_fields.FramesRequest)
-    return await context.compute(request, lambda job: lesson_data.replay_frames(context.session.replay, fields))
-
-
 RUN = "/api/runs/{run}"
 ATTENTION = RUN + "/{attention:int}"
 ROUTES = (
-    Route("GET", "/api/glossary", glossary, "the words of attention, explained"),
-    Route("GET", "/api/lessons", lessons, "the lessons by number"),
-    Route("GET", "/api/lessons/{number:int}", one_lesson, "a lesson page by page, with every step as a picture"),
-    Route("GET", "/api/replay", replay, "what was recorded of a training: tokens, heads, updates, the loss"),
-    Route("GET", "/api/replay/frames", frames, "the weights of one head at every recorded update"),
+    *LESSON_ROUTES,
     Route("GET", "/api/state", state, "what is open: the models, and the runs so far"),
     Route("POST", "/api/runs", start_run, "run a text through a model; answers with the run"),
     Route("POST", "/api/writing", stream_run, "the same, token by token while the model writes, then the run (events)"),

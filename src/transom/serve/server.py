@@ -183,7 +183,7 @@ async def serve_on_socket(
         await running
     finally:
         context.closing.set()
-        context.worker.close()
+        context.close()
 
 
 class PageServer(uvicorn.Server):

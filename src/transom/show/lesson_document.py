@@ -1,10 +1,11 @@
 """A whole lesson as one file: text, questions, matrices, claims with their verdicts, and pictures; HTML or PDF."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from transom.names import Misfit
 from transom.show.html_page import PAGE, STYLE, csp_hash, to_html
 from transom.show.picture import Picture, compile_typst
 from transom.show.views import draw
@@ -31,10 +32,21 @@ def draw_step(lesson: "Lesson", step: "LessonStep") -> list[Picture]:
     """The picture of a screen, or one for each token that looks; the lesson's own view has the lesson's options."""
     options = step.draws or (lesson.draws if step.picture == lesson.picture else {})
     thing: Any = lesson.steps(step.case) if step.case else lesson
-    if not step.frames:
-        return [draw(step.picture, thing, **options)]
-    tokens = lesson.steps(step.case).tokens
-    return [draw(step.picture, thing, **{**options, "rows": [row]}) for row in range(len(tokens))]
+    frames = [{"rows": [row]} for row in range(len(lesson.steps(step.case).tokens))] if step.frames else [{}]
+    path = (*step.path, "draws")
+    return [draw_from_file(lesson, path, step.picture, thing, {**options, **frame}) for frame in frames]
+
+
+def draw_from_file(lesson: "Lesson", path: Any, view: str, thing: Any, options: Mapping[str, Any]) -> Picture:
+    """A picture whose options come from a file: one of a wrong kind is an error that names its line."""
+    try:
+        return draw(view, thing, **options)
+    except Misfit:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        names = ", ".join(options) or "none"
+        complaint = f"{view} cannot be drawn with these options ({names}); see docs/show.md"
+        raise Misfit(f"{lesson.source.at(path)}: {complaint}") from error
 
 
 def render_lesson_page(lesson: "Lesson") -> str:

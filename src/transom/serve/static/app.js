@@ -15,7 +15,7 @@ import "./arrows_view.js";
 import "./steps_view.js";
 import "./map_view.js";
 import "./heads_view.js";
-import "./lessons.js";
+import "./lessons/lessons.js";
 import "./training_replay.js";
 
 // The views by the names that links use: the title of the tab, and the element.

@@ -1,10 +1,9 @@
 // What is shown, shared by all parts of the page and written into its address, so that a link leads back to it.
 
 const STAGE = ["level", "token", "by", "scene"];
-const IN_ADDRESS = ["view", "run", "attention", "head", "row", "key", "x", "y", "zoom", "step", "measure", "lesson"]
-  .concat(
-    STAGE,
-  );
+const LESSONS = ["lesson", "screen", "edit"];
+const IN_ADDRESS = ["view", "run", "attention", "head", "row", "key", "x", "y", "zoom", "step", "measure"]
+  .concat(STAGE, LESSONS);
 const NUMBERS = new Set([
   "attention",
   "head",
@@ -15,6 +14,7 @@ const NUMBERS = new Set([
   "zoom",
   "step",
   "lesson",
+  "screen",
   "level",
   "token",
   "scene",
