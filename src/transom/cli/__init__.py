@@ -33,6 +33,7 @@ COMMANDS = {
     "see": Command("transom.cli.see", "Where a model looks in a text, and whether that matters."),
     "effect": Command("transom.cli.effect", "Knock edges or a head out of a model, and say what changes."),
     "sources": Command("transom.cli.sources", "Which passages of some texts made an answer."),
+    "logits": Command("transom.cli.logits", "A prediction taken apart by heads and layers."),
     "learn": Command("transom.cli.learn", "Lessons on attention, step by step, with every number."),
     "exercises": Command("transom.cli.exercises", "Exercises on a lesson, from a seed, with checked solutions."),
     "check": Command("transom.cli.check", "Check every figure of a worked example, and say why one is wrong."),
