@@ -145,11 +145,11 @@ def attribute_logit(
     record = record_stream(model, inputs, layout, row)
     taken = take_apart(model, record, layout)
     target = choose_token(target, record.logits)
-    direction, bias = unembed(layout, target)
+    direction, bias = unembedding_row(layout, target)
     value = float(record.logits[target])
     if against is not None:
         against = check_index(against, "vocabulary", len(record.logits))
-        other, other_bias = unembed(layout, against)
+        other, other_bias = unembedding_row(layout, against)
         direction, bias, value = direction - other, bias - other_bias, value - float(record.logits[against])
     numbers = taken.vectors @ direction
     numbers[1] += bias
@@ -212,7 +212,7 @@ def choose_token(target: int | None, logits: Tensor) -> int:
     return int(logits.argmax()) if target is None else check_index(target, "vocabulary", len(logits))
 
 
-def unembed(layout: ResidualLayout, token: int) -> tuple[Float[Tensor, " d_model"], float]:
+def unembedding_row(layout: ResidualLayout, token: int) -> tuple[Float[Tensor, " d_model"], float]:
     """The row of W_U, scaled, and the bias of one token."""
     bias = 0.0 if layout.b_U is None else float(layout.b_U[token].detach())
     return layout.scale * layout.W_U[token].detach().double(), bias

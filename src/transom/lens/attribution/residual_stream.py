@@ -1,8 +1,7 @@
 """The residual stream of one token, taken apart: what the embedding, each head and each feed-forward part added."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from transom.equations.heads import merge_heads
 from transom.lens.ablation.ablated_runs import ModelCall, logits_of
 from transom.lens.ablation.effect import check_one_sequence
+from transom.lens.capture.module_values import record_module_values
 from transom.lens.capture.output_projection import OutputProjection, capture_output_projections, find_module
 from transom.lens.capture.watch import watch
 from transom.lens.trace import Trace
@@ -73,52 +73,28 @@ class StreamRecord:
     """What the modules of a layout took and gave at one token, and the attention in between."""
 
     row: int
-    inputs: dict[str, Tensor] = field(default_factory=dict)
-    outputs: dict[str, Tensor] = field(default_factory=dict)
-    trace: Trace = field(default_factory=Trace)
-    projections: dict[str, OutputProjection] = field(default_factory=dict)
-    logits: Tensor = field(default_factory=lambda: torch.empty(0))
+    inputs: dict[str, Tensor]
+    outputs: dict[str, Tensor]
+    trace: Trace
+    projections: dict[str, OutputProjection]
+    logits: Float[Tensor, " vocabulary"]
 
 
 def record_stream(model: nn.Module, inputs: object, layout: ResidualLayout, row: int) -> StreamRecord:
     """Run the model once, and keep what its modules took and gave at one token."""
     call = ModelCall.from_inputs(model, inputs, "attribute_logit")
-    record = StreamRecord(row)
-    paths = dict.fromkeys([layout.start, *(step.path for step in layout.steps())])
+    paths = list(dict.fromkeys([layout.start, *(step.path for step in layout.steps())]))
     with (
         watch(model) as trace,
         capture_output_projections(model, trace) as projections,
-        record_modules(model, paths, record),
+        record_module_values(model, paths, row) as (taken, given),
     ):
         logits = logits_of(call())
     if logits.dim() != 3:
         raise Misfit(f"attribute_logit needs logits of every token, but they have {logits.dim()} axes; give a decoder")
     check_one_sequence(trace, logits, "attribute_logit")
-    record.logits = logits[0, check_index(row, "token", logits.shape[1])].detach()
-    record.trace, record.projections = trace, projections
-    return record
-
-
-@contextmanager
-def record_modules(model: nn.Module, paths: dict[str, None], record: StreamRecord) -> Iterator[None]:
-    """While the block runs, keep input and output of each module at the record's row, in float64."""
-
-    def keep(path: str, args: tuple[Any, ...], settings: dict[str, Any], output: Any) -> None:
-        taken = args[0] if args else settings.get("hidden_states")
-        given = output[0] if isinstance(output, tuple) else output
-        for store, value in ((record.inputs, taken), (record.outputs, given)):
-            if isinstance(value, Tensor) and value.dim() > 1:
-                rows = value.flatten(0, -2)
-                store[path] = rows[check_index(record.row, "token", len(rows))].detach().double()
-
-    with ExitStack() as stack:
-        for path in paths:
-            module = find_module(model, path)
-            if module is None:
-                raise Misfit(f"the layout names {path!r}, but the model has no such module; correct the layout")
-            hook = lambda _, args, settings, output, path=path: keep(path, args, settings, output)  # noqa: E731
-            stack.enter_context(module.register_forward_hook(hook, with_kwargs=True))
-        yield
+    here = logits[0, check_index(row, "token", logits.shape[1])].detach()
+    return StreamRecord(row, taken, given, trace, projections, here)
 
 
 @dataclass(eq=False)
@@ -126,7 +102,7 @@ class TakenApart:
     """The stream of one token as a sum: a name and a vector for each part, and the sum after each block."""
 
     parts: list[StreamPart]
-    vectors: Float[Tensor, "parts d_model"]
+    vectors: Float[Tensor, "any d_model"]
     after_blocks: list[Float[Tensor, " d_model"]]
 
 
@@ -195,7 +171,7 @@ class FrozenNorm:
     is_centred: bool
     shift: Float[Tensor, " d_model"] | None
 
-    def apply(self, x: Float[Tensor, "parts d_model"]) -> Float[Tensor, "parts d_model"]:
+    def apply(self, x: Float[Tensor, "any d_model"]) -> Float[Tensor, "any d_model"]:
         return (x - x.mean(dim=-1, keepdim=True) if self.is_centred else x) * self.gain
 
 
