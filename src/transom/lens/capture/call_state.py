@@ -243,19 +243,39 @@ def own_work() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def outside_model() -> Iterator[None]:
-    """For what Transom computes beside the model: the same, without gradients and inference tensors, and untraced."""
-    state = _get_tracing_state()  # of torch.jit.trace
-    if state is not None:
-        _set_tracing_state(None)
-    try:
-        plain = torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
-        with plain, torch.no_grad(), own_work():
-            yield
-    finally:
-        if state is not None:
-            _set_tracing_state(state)
+class OutsideModel:
+    """A context that changes only what is not yet as it should be: it is entered for every attention."""
+
+    def __enter__(self) -> None:
+        self.tracing = _get_tracing_state()  # of torch.jit.trace
+        if self.tracing is not None:
+            _set_tracing_state(None)
+        self.contexts: list[AbstractContextManager[object]] = []
+        if torch.is_inference_mode_enabled():
+            self.add(torch.inference_mode(False))
+        if torch.is_grad_enabled():
+            self.add(torch.no_grad())
+        if torch.is_autocast_enabled("cpu"):
+            self.add(torch.autocast("cpu", enabled=False))
+        self.work = OwnWork()
+        CAPTURE.attention_calls.append(self.work)
+
+    def add(self, context: AbstractContextManager[object]) -> None:
+        context.__enter__()
+        self.contexts.append(context)
+
+    def __exit__(self, *exception: object) -> None:
+        CAPTURE.attention_calls.remove(self.work)
+        for context in reversed(self.contexts):
+            context.__exit__(None, None, None)
+        if self.tracing is not None:
+            _set_tracing_state(self.tracing)
+
+
+def outside_model() -> OutsideModel:
+    """For what Transom computes beside the model: not captured, without autocast, gradients and inference tensors,
+    and untraced."""
+    return OutsideModel()
 
 
 def is_concrete(x: object) -> bool:

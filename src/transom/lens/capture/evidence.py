@@ -6,12 +6,13 @@ All of this is worked out when the block ends, from the modules that ran; while 
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from torch import nn
 
 from transom.lens.capture.call_state import CAPTURE, Leftover
 from transom.lens.capture.compiled_graphs import GRAPHS
-from transom.lens.capture.eager_attention import looks_like_attention
+from transom.lens.capture.eager_attention import is_attention_class, looks_like_attention
 from transom.lens.capture.hand_reports import report_rest
 from transom.lens.capture.layer_kinds import has_projections, other_kind
 from transom.lens.trace import Trace
@@ -65,6 +66,8 @@ class UnseenAttentionFinder:
         """The modules whose attention was not captured, the innermost where one contains another."""
         compiled = {name: module for module, name in self.names.items() if is_compiled(module)}
         for name, module in {**self.paths, **compiled}.items():
+            if name not in compiled and not module._modules and not is_telling_class(type(module)):
+                continue
             unseen = self.judge_compiled(name, module) if name in compiled else self.judge(name, module)
             before = self.found.get(name)
             if unseen is not None and (before is None or (before.evidence, unseen.evidence) == ("weak", "strong")):
@@ -114,6 +117,12 @@ class UnseenAttentionFinder:
             )
             return UnseenAttention(name, original, reason)
         return UnseenAttention(name, original, COMPILED, "weak")
+
+
+@cache
+def is_telling_class(kind: type[nn.Module]) -> bool:
+    """Whether the name of a class says anything of attention, or of what does its work."""
+    return is_attention_class(kind) or other_kind(kind.__name__) is not None
 
 
 def is_compiled(module: nn.Module) -> bool:
