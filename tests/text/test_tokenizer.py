@@ -15,7 +15,7 @@ from text.outside_files import raises_misfit, require_data, write_file
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, pre_tokenizers, processors
 
-import transom.text.tokenizer
+import transom.files.tokenizer_files
 from transom import Misfit
 from transom.files.untrusted_files import Limits
 from transom.text import KINDS, Tokenizer, read_lines
@@ -280,7 +280,7 @@ def test_unknown_rules(tmp_path, model):
 def test_a_file_that_is_not_there_or_too_long(own_errors, tmp_path, monkeypatch):
     raises_misfit(f"{tmp_path} should be a regular file, but it is a folder; name the file", Tokenizer.load, tmp_path)
     path = write_file(tmp_path, json.dumps(vocabulary()))
-    monkeypatch.setattr(transom.text.tokenizer, "LARGEST", Limits(document=101))
+    monkeypatch.setattr(transom.files.tokenizer_files, "LARGEST", Limits(document=101))
     raises_misfit(f"{path} may have at most 101 bytes, but it has more; name a tokenizer.json", Tokenizer.load, path)
 
 

@@ -44,6 +44,8 @@ COMMANDS = {
     "translate": Command("transom.cli.translate", "Translate texts with an encoder–decoder."),
     "generate": Command("transom.cli.generate", "Continue a prompt with a decoder."),
     "classify": Command("transom.cli.classify", "Label texts with an encoder."),
+    "import": Command("transom.cli.import_model", "Turn a model of another library into one of Transom's."),
+    "export": Command("transom.cli.export_model", "Turn a model of Transom's into one for transformers."),
     "heads": Command("transom.cli.heads", "Measure every head of a model over texts."),
     "doctor": Command("transom.cli.doctor", "What Transom runs on here: versions, engine, threads, devices."),
 }

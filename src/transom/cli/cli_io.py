@@ -156,3 +156,14 @@ def progress_bar(total: int, label: str) -> Iterator[Callable[[int], None]]:
     with make_progress() as bar:
         row = bar.add_task(label, total=total)
         yield lambda steps: bar.advance(row, steps)
+
+
+@contextmanager
+def conversion_progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on a terminal; yields a function that takes how much is done, and how much there is."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    with make_progress() as bar:
+        row = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(row, completed=done, total=total)

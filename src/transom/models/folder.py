@@ -7,14 +7,15 @@ import torch
 from transom.files.atomic_files import MANIFEST, check_manifest_entry, read_manifest
 from transom.files.model_paths import check_model_folder
 from transom.files.strict_settings import suggest
+from transom.files.tokenizer_files import BESIDE, TOKENIZER
 from transom.models.quantization import find_scales
 from transom.models.safetensors_files import DTYPES, INDEX, SINGLE, TensorInfo, find_shards, read_json, read_tensor_info
 from transom.names import Misfit
 
 FORMAT = 1
-CONFIG, README, TOKENIZER, GENERATION = "config.json", "README.md", "tokenizer.json", "generation_config.json"
+CONFIG, README, GENERATION = "config.json", "README.md", "generation_config.json"
 SHARD_BYTES = 2**31
-FILES = {CONFIG, README, TOKENIZER, GENERATION, MANIFEST, SINGLE, INDEX}
+FILES = {CONFIG, README, TOKENIZER, *BESIDE, GENERATION, MANIFEST, SINGLE, INDEX}
 
 
 def check_replaceable(folder: Path) -> None:

@@ -75,9 +75,9 @@ class TransomTextModel(TextModel):
         return classify(self.model, self.tokenizer, texts)
 
     def encode_pieces(self, text: str, longest: int | None = None) -> list[list[int]]:
-        ending = [self.tokenizer.end] if self.kind == "encoder_decoder" else []
+        wrapping = self.tokenizer.wrapping(self.kind)
         ids = self.tokenizer.encode(text) if text.strip() else []
-        return [[*piece, *ending] for piece in split_pieces(ids, smallest(longest, self.longest), len(ending))]
+        return [wrapping.wrap(piece) for piece in split_pieces(ids, smallest(longest, self.longest), wrapping.room)]
 
     def make_inputs(self, ids: list[int], target_ids: list[int] | None = None) -> dict[str, Any]:
         import torch
@@ -87,18 +87,19 @@ class TransomTextModel(TextModel):
         return {"source": torch.tensor([ids]), "target": torch.tensor([target_ids])}
 
     def find_target(self, ids: list[int], target: str | None, on_token: OnToken | None) -> tuple[int, list[int]]:
-        end = self.tokenizer.end
+        settings: Any = self.model.generation
         if target is None:
             written = self.generate_ids(ids, on_token, max_length=self.room_for(2 * len(ids) + EXTRA_TOKENS, 0))[1:]
-            written = written[: written.index(end) + 1] if end in written else written
+            last = next((place for place, token in enumerate(written) if token in settings.ends), len(written))
+            written = written[: last + 1]
         else:
-            written = [*self.tokenizer.encode(target), end]
+            written = self.tokenizer.wrapping(self.kind).wrap(self.tokenizer.encode(target))
         if self.room_for(len(written), 0) < len(written):
             raise Misfit(
                 f"the target has {len(written)} tokens, but {self.name} takes {self.longest} at most;"
                 " give a shorter one"
             )
-        return self.tokenizer.start, written
+        return settings.decoder_start_token_id, written
 
     def generate_ids(self, ids: list[int], on_token: OnToken | None = None, **settings: int) -> list[int]:
         model: Any = self.model

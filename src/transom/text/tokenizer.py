@@ -1,63 +1,26 @@
 """Tokenizers: bytes (BPE), words and characters, trained, saved and loaded."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Engine
 
 from transom.files.atomic_files import write_file
 from transom.files.strict_settings import check_choice, parse_json_object
-from transom.files.untrusted_files import Limits, decode_utf8, read_bytes
+from transom.files.tokenizer_files import LARGEST, SETTINGS, TOKENIZER, read_settings, read_tokenizer_files
+from transom.files.untrusted_files import decode_utf8
 from transom.names import Misfit
 from transom.text.case_marks import LABELS, MARKS, mark_case, restore_case
+from transom.text.special_tokens import SPECIAL, Wrapping, find_named, find_own, find_wrapping
+from transom.text.tokenizer_kinds import DIGIT, KINDS
 
-SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
-# English contractions are split as in the Penn Treebank (do n't, it 's), as word vectors have them.
-WORD = Regex(r"(?i)\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|m|d)\b|\w+|[^\w\s]")
-CHARACTER = Regex(r"[\s\S]")
-DIGIT = r"\d"
-
-
-class TokenizerKind(NamedTuple):
-    """How to build and train a tokenizer, and the smallest vocabulary it can have."""
-
-    build_engine: Callable[[], Engine]
-    trainer: Callable[..., trainers.Trainer]
-    smallest: int
-
-
-def build_bpe_engine() -> Engine:
-    """Byte-level BPE (Radford et al. 2019, section 2.2): a text is a sequence of bytes, so nothing is unknown."""
-    engine = Engine(models.BPE())
-    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # pyright: ignore[reportAttributeAccessIssue]
-    engine.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
-    return engine
-
-
-def build_list_engine(token: Regex, decoder: object | None) -> Engine:
-    """Tokens are found by a regular expression and looked up in a list; one that is not listed is unknown."""
-    engine = Engine(models.WordLevel(unk_token="<unk>"))
-    engine.pre_tokenizer = pre_tokenizers.Split(token, "removed", invert=True)  # pyright: ignore[reportAttributeAccessIssue]
-    if decoder is not None:
-        engine.decoder = decoder  # pyright: ignore[reportAttributeAccessIssue]
-    return engine
-
-
-ALL_BYTES = pre_tokenizers.ByteLevel.alphabet()
-KINDS = {
-    "bpe": TokenizerKind(
-        build_bpe_engine, partial(trainers.BpeTrainer, initial_alphabet=ALL_BYTES), len(SPECIAL) + len(ALL_BYTES)
-    ),
-    "words": TokenizerKind(partial(build_list_engine, WORD, None), trainers.WordLevelTrainer, len(SPECIAL) + 1),
-    "characters": TokenizerKind(
-        partial(build_list_engine, CHARACTER, decoders.Fuse()), trainers.WordLevelTrainer, len(SPECIAL) + 1
-    ),
-}
-LARGEST = Limits(document=2**26)  # bytes of a tokenizer.json; one of 250,000 tokens has about half as many
+MOST_TOKENS = 2**24
+CONTRACTIONS = ("n't", "'m", "'s", "'ve", "'re")
+# What transformers replaces in the text of a tokenizer with clean_up_tokenization_spaces, in this order.
+CLEANED = [(f" {mark}", mark) for mark in ".?!,"] + [(" ' ", "'")] + [(f" {end}", end) for end in CONTRACTIONS]
 # Byte-level BPE writes each byte as a character: a visible byte as itself, any other as one from 256 on.
 VISIBLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 BYTES = {chr(byte): byte for byte in VISIBLE} | {
@@ -68,18 +31,62 @@ BYTES = {chr(byte): byte for byte in VISIBLE} | {
 class Tokenizer:
     """A vocabulary, and the rule that splits a text into its tokens.
 
-    A text is never read as a special token: `<s>` in it is three ordinary characters.
+    In Transom's own tokenizers a text is never read as a special token: `<s>` in it is three ordinary characters. One
+    with a tokenizer_config.json, of another library, reads them as that library does.
+
+    special     the special tokens, of all kinds
+    settings    what tokenizer_config.json says; empty for Transom's own
+    files       the content of tokenizer.json and of the files beside it, by name, if it was loaded from some
     """
 
-    def __init__(self, engine: Engine, where: str = "the tokenizer") -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        where: str = "the tokenizer",
+        settings: Mapping[str, Any] | None = None,
+        files: Mapping[str, bytes] | None = None,
+    ) -> None:
         engine.no_padding()
         engine.no_truncation()
-        engine.encode_special_tokens = True
-        self.engine, self.size = engine, engine.get_vocab_size()
-        self.padding, self.start, self.end, self.unknown = (find_special(engine, token, where) for token in SPECIAL)
-        self.special = frozenset((self.padding, self.start, self.end, self.unknown))
-        self.tokens = list_tokens(engine, where)
+        self.engine, self.settings, self.files = engine, settings or {}, dict(files or {})
+        self.is_own = is_own = settings is None  # one of Transom's, not of another library
+        engine.encode_special_tokens = is_own or bool(self.settings.get("split_special_tokens"))
+        self.special_tokens = find_own(engine, where) if is_own else find_named(engine, self.settings, where)
+        self.special, self.unknown = self.special_tokens.all, self.special_tokens.unknown
+        self.tokens = list_tokens(engine, where, fill_gaps=not is_own)
+        self.size = len(self.tokens)
         self.case = MARKS in split_patterns(engine)  # whether capitals are marks of their own
+        with library_errors(f"{where} cannot read a text", "take another copy"):
+            self.template = Wrapping() if is_own else find_wrapping(engine)
+
+    @property
+    def padding(self) -> int:
+        """The padding token."""
+        return self.special_tokens.require("padding")
+
+    @property
+    def start(self) -> int:
+        """The token before the first one of a text."""
+        return self.special_tokens.require("start")
+
+    @property
+    def end(self) -> int:
+        """The token after the last one of a text."""
+        return self.special_tokens.require("end")
+
+    def wrapping(self, kind: str) -> Wrapping:
+        """The special tokens around a text that a model of this kind (a row of `MODELS`) reads.
+
+        A tokenizer of another library has a rule of its own. With ours, an encoder–decoder reads and writes an end.
+        """
+        if self.is_own and kind == "encoder_decoder":
+            return Wrapping(after=(self.end,))
+        return self.template
+
+    def fill_up(self, vocabulary: int) -> None:
+        """Give a model's further tokens names: some have more rows than their tokenizer has tokens."""
+        self.tokens += [f"[{number}]" for number in range(self.size, vocabulary)]
+        self.size = len(self.tokens)
 
     @classmethod
     def train(
@@ -117,19 +124,31 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":
-        """A tokenizer from a tokenizer.json, written by Transom or any other that has the four special tokens."""
-        content = decode_utf8(path, read_bytes(path, LARGEST, "name a tokenizer.json"))
+        """A tokenizer from a tokenizer.json: Transom's, or another with the four special tokens, or another that has a
+        tokenizer_config.json beside it."""
+        return cls.from_files(read_tokenizer_files(Path(path)), Path(path))
+
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes], path: Path) -> "Tokenizer":
+        """A tokenizer from the content of its files; `path` is that of tokenizer.json, for messages."""
+        content = decode_utf8(path, files[TOKENIZER])
         if "model" not in parse_json_object(content.encode(), str(path), LARGEST.document):
             raise Misfit(f"{path} should describe a tokenizer, but it has no model; name a tokenizer.json")
         with library_errors(f"{path} should describe a tokenizer, but it does not", "take another copy"):
             engine = Engine.from_str(content)
         if getattr(engine.model, "dropout", None) is not None:  # it would split the same text differently each time
             engine.model.dropout = None
-        return cls(engine, str(path))
+        settings = read_settings(files, path.parent)
+        return cls(engine, str(path if settings is None else path.parent / SETTINGS), settings, files)
 
     def save(self, path: Path | str) -> None:
-        """Write it as a tokenizer.json, atomically."""
-        write_file(Path(path), self.engine.to_str(pretty=True).encode("utf-8"))
+        """Write it as a tokenizer.json, atomically; one of another library as it was read, with the files beside it."""
+        path = Path(path)
+        if self.is_own:
+            write_file(path, self.engine.to_str(pretty=True).encode("utf-8"))
+            return
+        for name, content in self.files.items():
+            write_file(path if name == TOKENIZER else path.parent / name, content)
 
     @property
     def lowercase(self) -> bool:
@@ -163,6 +182,8 @@ class Tokenizer:
         self.check_ids(ids)
         with library_errors("the tokenizer cannot write these tokens", "train another one, or correct its file"):
             text = self.engine.decode([token for token in ids if token not in self.special], skip_special_tokens=True)
+        if self.settings.get("clean_up_tokenization_spaces") and not isinstance(self.engine.model, models.BPE):
+            text = clean_up(text)
         return restore_case(text) if self.case else text
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -249,21 +270,22 @@ def split_patterns(engine: Engine) -> list[str]:
     return [str(pattern["Regex"]) for pattern in patterns if isinstance(pattern, dict) and "Regex" in pattern]
 
 
-def find_special(engine: Engine, token: str, where: str) -> int:
-    token_id = engine.token_to_id(token)
-    if token_id is None:
-        raise Misfit(f"{where} must have {', '.join(SPECIAL)}, but {token} is missing; add it, or train a tokenizer")
-    return token_id
+def list_tokens(engine: Engine, where: str, fill_gaps: bool = False) -> list[str]:
+    """The tokens in the order of their ids; gaps are an error, or get names."""
+    by_id = {token_id: token for token, token_id in engine.get_vocab().items()}
+    last = max(by_id, default=-1)
+    if fill_gaps and last < MOST_TOKENS:
+        return [by_id.get(token_id, f"[{token_id}]") for token_id in range(last + 1)]
+    if last != len(by_id) - 1:
+        raise Misfit(f"{where} must number {len(by_id)} tokens without gaps, but the last is {last}; renumber")
+    return [by_id[token_id] for token_id in range(last + 1)]
 
 
-def list_tokens(engine: Engine, where: str) -> list[str]:
-    """The tokens in the order of their ids, which must have no gaps."""
-    tokens = sorted((token_id, token) for token, token_id in engine.get_vocab().items())
-    if [token_id for token_id, _ in tokens] != list(range(len(tokens))):
-        raise Misfit(
-            f"{where} must number {len(tokens)} tokens without gaps, but the last is {tokens[-1][0]}; renumber"
-        )
-    return [token for _, token in tokens]
+def clean_up(text: str) -> str:
+    """A text without the spaces that a decoder of whole words puts before punctuation and contractions."""
+    for spaced, joined in CLEANED:
+        text = text.replace(spaced, joined)
+    return text
 
 
 def decode_bytes(token: str) -> str:

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from transom.files.strict_settings import check_choice
-from transom.models import MODELS, Decoder, Encoder, EncoderDecoder, Model
-from transom.models.folder import TOKENIZER, read_config_header
+from transom.files.tokenizer_files import TOKENIZER
+from transom.models import MODELS, Decoder, Encoder, EncoderDecoder, Model, from_hugging_face, from_pretrained
+from transom.models.folder import read_config_header
+from transom.models.hugging_face.sources import is_hugging_face_folder
 from transom.names import Misfit
 from transom.text.batches import batches, pad_rows
 from transom.text.tokenizer import Tokenizer
@@ -29,27 +31,42 @@ class LoadedModel(NamedTuple):
 
 
 def load_for_task(folder: Path, expected: str | None = None) -> LoadedModel:
-    """The model in a folder, of the expected kind (by default any), with its tokenizer."""
+    """The model in a folder, of the expected kind (by default any), with its tokenizer.
+
+    folder   of Transom's, or of Hugging Face's (then its model becomes one of Transom's)
+    """
     check_is_finished(folder)
-    kind = str(read_config_header(folder)["model"])
+    is_theirs = is_hugging_face_folder(folder)
+    if not is_theirs:
+        check_kind(folder, str(read_config_header(folder)["model"]), expected)
+    file = folder / TOKENIZER
+    if not file.exists():
+        raise Misfit(f"{folder} should hold a {TOKENIZER}, but there is none; save the model with its tokenizer")
+    # Half-precision files are widened, because float32 is faster on a CPU.
+    model = from_hugging_face(folder) if is_theirs else from_pretrained(folder, dtype=torch.float32)
+    check_kind(folder, model.kind, expected)
+    return LoadedModel(model, match_tokenizer(model, Tokenizer.load(file), folder))
+
+
+def check_kind(folder: Path, kind: str, expected: str | None) -> None:
     check_choice(f"{folder}: the model", kind, MODELS)
     if expected is not None and kind != expected:
         raise Misfit(
             f"{folder} should hold a model to {TASKS[expected]} with, but it holds one to {TASKS[kind]} with;"
             f" use transom {TASKS[kind]}, or name another folder"
         )
-    file = folder / TOKENIZER
-    if not file.exists():
-        raise Misfit(f"{folder} should hold a {TOKENIZER}, but there is none; save the model with its tokenizer")
-    # Half-precision files are widened, because float32 is faster on a CPU.
-    model, tokenizer = MODELS[kind].from_pretrained(folder, dtype=torch.float32), Tokenizer.load(file)
-    vocabulary = model.config.vocabulary  # pyright: ignore[reportAttributeAccessIssue]
-    if tokenizer.size != vocabulary:
+
+
+def match_tokenizer(model: Model, tokenizer: Tokenizer, where: Path) -> Tokenizer:
+    """The tokenizer, with as many tokens as the model; one of another library may have fewer."""
+    vocabulary = model.config.vocabulary
+    if tokenizer.size > vocabulary or (tokenizer.is_own and tokenizer.size != vocabulary):
         raise Misfit(
-            f"{folder} should hold a tokenizer of {vocabulary} tokens, as the model has, but {TOKENIZER} has"
+            f"{where} should hold a tokenizer of {vocabulary} tokens, as the model has, but {TOKENIZER} has"
             f" {tokenizer.size}; save the model with its own tokenizer"
         )
-    return LoadedModel(model, tokenizer)
+    tokenizer.fill_up(vocabulary)
+    return tokenizer
 
 
 def check_is_finished(folder: Path) -> None:
@@ -63,16 +80,15 @@ def check_is_finished(folder: Path) -> None:
         )
 
 
-def encode_texts(
-    model: Model, tokenizer: Tokenizer, texts: Sequence[str], room: int = 0, blanks: bool = False
-) -> list[list[int]]:
-    """Texts as tokens: each fits the model with `room` tokens to spare, and none is empty unless `blanks`."""
+def encode_texts(model: Model, tokenizer: Tokenizer, texts: Sequence[str], blanks: bool = False) -> list[list[int]]:
+    """Texts as tokens, with special ones around them: each fits the model, and none is empty unless `blanks`."""
+    wrapping = tokenizer.wrapping(model.kind)
     rows = tokenizer.encode_batch(list(texts))
     for number, (text, row) in enumerate(zip(texts, rows, strict=True), 1):
         if not blanks and not text.strip():
             raise Misfit(f"text {number} of {len(texts)} is empty, but there must be something to read; leave it out")
-        check_row_length(model, row, number, len(texts), room)
-    return rows
+        check_row_length(model, row, number, len(texts), wrapping.room)
+    return [wrapping.wrap(row) for row in rows]
 
 
 def check_row_length(model: Model, row: Sequence[int], number: int, count: int, room: int) -> None:
@@ -98,19 +114,24 @@ def translate(
     **settings: Any,
 ) -> list[str]:
     """Each text translated; `on_batch` gets the size of each finished batch. With `blanks` empty texts stay empty."""
-    rows = [[*row, tokenizer.end] for row in encode_texts(model, tokenizer, texts, 1, blanks)]
+    rows = encode_texts(model, tokenizer, texts, blanks)
     translations, not_blank = [""] * len(rows), [i for i, text in enumerate(texts) if text.strip()]
     for batch in batch_by_length([rows[i] for i in not_blank]):
         indices = [not_blank[i] for i in batch]
         source = [rows[i] for i in indices]
-        longest = min(model.config.longest, 2 * max(map(len, source)) + 10)
-        output = model.generate(source, **{"num_beams": beams, "max_length": longest, **settings})
+        limit = {} if "max_new_tokens" in settings else {"max_length": longest_translation(model, source)}
+        output = model.generate(source, **{"num_beams": beams, **limit, **settings})
         assert isinstance(output, Tensor)
         for i, row in zip(indices, output.tolist(), strict=True):
             translations[i] = tokenizer.decode(row)
         if on_batch is not None:
             on_batch(len(indices))
     return translations
+
+
+def longest_translation(model: Model, source: Sequence[Sequence[int]]) -> int:
+    """The most tokens of a translation: twice those of the longest source, and some more."""
+    return min(model.config.longest, 2 * max(map(len, source)) + 10)
 
 
 @dataclass(frozen=True)
@@ -126,7 +147,7 @@ def classify(model: Encoder, tokenizer: Tokenizer, texts: Sequence[str]) -> list
     rows = encode_texts(model, tokenizer, texts)
     results: dict[int, Classification] = {}
     for batch in batch_by_length(rows):
-        tokens = pad_rows([rows[i] for i in batch], tokenizer.padding)
+        tokens = pad_rows([rows[i] for i in batch], tokenizer.special_tokens.padding or 0)
         real = torch.arange(tokens.shape[1]) < torch.tensor([[len(rows[i])] for i in batch])
         with torch.no_grad():
             probabilities = torch.softmax(model(tokens, real), dim=-1).tolist()
@@ -141,7 +162,7 @@ def continue_text(
 ) -> str:
     """The model's continuation of a text; `stream` gets each new piece as soon as its characters are complete."""
     # In training a text starts after the end token of the one before it.
-    row = tokenizer.encode(text) or [tokenizer.end]
+    row = tokenizer.wrapping(model.kind).wrap(tokenizer.encode(text)) or [tokenizer.end]
     check_row_length(model, row, 1, 1, room=1)
     streamer = TextStreamer(tokenizer.decode, stream)
     on_token = None if stream is None else streamer.on_token

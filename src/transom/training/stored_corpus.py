@@ -248,11 +248,11 @@ class StoreWriting:
             self.builder.add_rows({"source": [row[0] for row in rows], "target": [row[1] for row in rows]})
         elif task == "classify":
             texts = encode([example.text for example in examples])
-            short = [row[:longest] for row in texts]
-            lengths = list(map(len, texts))
+            wrapping = self.tokenizer.wrapping("encoder")
+            short = [wrapping.wrap(row[: longest - wrapping.room]) for row in texts]
+            lengths = [len(row) + wrapping.room for row in texts]
             self.count_rows(lengths, list(map(len, short)), sum(length > longest for length in lengths))
-            labels = [[self.numbers[example.label]] for example in examples]
-            self.builder.add_rows({"text": short, "label": labels})
+            self.builder.add_rows({"text": short, "label": [[self.numbers[example.label]] for example in examples]})
         else:
             ends = [] if self.scan.examples == 1 else [self.tokenizer.end]
             texts = [[*row, *ends] for row in encode([line.text for line in examples])]

@@ -129,6 +129,7 @@ T5 = {
 }
 ENCODER_DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "marian": ("MarianMTModel", BART | {"activation_function": "swish", "scale_embedding": True}),
+    "pegasus": ("PegasusForConditionalGeneration", BART | {"activation_function": "relu", "scale_embedding": True}),
     "bart": ("BartForConditionalGeneration", BART | {"forced_bos_token_id": 7}),
     "bart scaled": ("BartForConditionalGeneration", BART | {"scale_embedding": True, "activation_function": "relu"}),
     "t5": ("T5ForConditionalGeneration", T5),
@@ -145,7 +146,7 @@ def build(class_name: str, fields: dict[str, Any]) -> Any:
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.normal_()
         for name, parameter in model.named_parameters():
-            if class_name == "MarianMTModel" and "embed_positions" in name:
+            if class_name in ("MarianMTModel", "PegasusForConditionalGeneration") and "embed_positions" in name:
                 continue
             parameter.copy_(torch.randn_like(parameter) * (0.5 if parameter.dim() > 1 else 0.3))
             if parameter.dim() == 1:

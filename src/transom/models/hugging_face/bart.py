@@ -83,8 +83,8 @@ NEUTRAL = frozenset(
 )
 
 
-def read_settings(fields: ConfigFields) -> dict[str, Any]:
-    """The settings of BART and Marian."""
+def require_post_norm(fields: ConfigFields) -> None:
+    """Raise an error for fields of older configs that say otherwise than BART and Marian are."""
     for name, value in {
         "normalize_before": False,
         "add_final_layer_norm": False,
@@ -92,6 +92,10 @@ def read_settings(fields: ConfigFields) -> dict[str, Any]:
         "extra_pos_embeddings": OFFSET,
     }.items():
         fields.require(name, value, None)
+
+
+def read_settings(fields: ConfigFields) -> dict[str, Any]:
+    """The settings of BART, Marian and Pegasus."""
     fields.require("tie_word_embeddings", True)
     return {
         "vocabulary": fields.take("vocab_size"),
@@ -123,7 +127,7 @@ def take_common(fields: ConfigFields, name: str) -> Any:
 
 
 def write_settings(config: EncoderDecoderConfig) -> dict[str, Any]:
-    """The fields of BART and Marian."""
+    """The fields of BART, Marian and Pegasus."""
     return {
         "vocab_size": config.vocabulary,
         "max_position_embeddings": config.longest,
@@ -146,6 +150,7 @@ def write_settings(config: EncoderDecoderConfig) -> dict[str, Any]:
 def read_config(fields: ConfigFields, tensors: TensorSource) -> EncoderDecoderConfig:
     fields.require("static_position_embeddings", False, None)
     fields.require("normalize_embedding", True, None)
+    require_post_norm(fields)
     settings = read_settings(fields)
     return EncoderDecoderConfig(**settings, positions="learned", position_offset=OFFSET, embedding_norm=True)
 

@@ -1,6 +1,6 @@
 """Models of Hugging Face's as Transom's, and back: the same numbers under other names."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import Any
 
@@ -27,18 +27,32 @@ KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (Encoder, Decoder, 
 OF_TRAINING = {"dropout", "attention_dropout", "hidden_dropout", "initial"}  # settings that a family need not have
 
 
-def from_hugging_face(model_or_folder: Any, dtype: torch.dtype = torch.float32) -> Model:
+def from_hugging_face(
+    model_or_folder: Any, dtype: torch.dtype = torch.float32, on_tensor: Callable[[int, int], object] | None = None
+) -> Model:
     """A model of Hugging Face's as one of Transom's, which gives the same logits.
 
     model_or_folder   a model of `transformers`, or a folder with config.json and safetensors; nothing is downloaded,
                       and a folder's code is never run
     dtype             of the parameters
+    on_tensor         called with the number of parameters that are read, and of all
     """
     tensors, settings, generation = read_source(model_or_folder)
+    return convert_tensors(tensors, settings, generation, read_pooling(model_or_folder), dtype, on_tensor)
+
+
+def convert_tensors(
+    tensors: TensorSource,
+    settings: Mapping[str, Any],
+    generation: Mapping[str, Any],
+    pooling: str | None = None,
+    dtype: torch.dtype = torch.float32,
+    on_tensor: Callable[[int, int], object] | None = None,
+) -> Model:
+    """Tensors, a config and generation settings in Hugging Face's words as a model of Transom's."""
     family = find_family(settings, tensors.where)
     tensors = with_prefix(tensors, family.prefix)
     config = family.read_config(settings, tensors)
-    pooling = read_pooling(model_or_folder)
     if pooling is not None and isinstance(config, EncoderConfig) and not config.labels:
         config = msgspec.structs.replace(config, pooling=pooling, pooler="none")
     kind = KINDS[family.kind]
@@ -50,8 +64,10 @@ def from_hugging_face(model_or_folder: Any, dtype: torch.dtype = torch.float32) 
     with torch.random.fork_rng(devices=[]):  # the initial values are overwritten, so they use no random numbers
         model = kind(config).to(dtype)
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
+        for number, (name, parameter) in enumerate(model.named_parameters(), 1):
             parameter.copy_(places[name].extract(tensors[places[name].name]))
+            if on_tensor is not None:
+                on_tensor(number, len(shapes))
     if model.generation is not None:
         model.generation = read_generation(generation, settings, tensors.where)
     return model.eval()
@@ -97,7 +113,8 @@ def to_hugging_face(model: Model, family: str | None = None) -> Any:
     tensors = join_tensors(chosen, config, parameters)
     if chosen.head(config) == "none":
         tensors = {name.removeprefix(chosen.prefix): tensor for name, tensor in tensors.items()}
-    settings = library.AutoConfig.for_model(chosen.name, **chosen.write(config), **write_labels(config))
+    fields = chosen.write(config) | write_labels(config) | write_tokens(model)
+    settings = library.AutoConfig.for_model(chosen.name, **fields)
     theirs = build_theirs(getattr(library, chosen.class_name(config)), settings, config)
     # Tied tensors come once, and buffers of positions not at all.
     missing = theirs.load_state_dict(tensors, strict=False)
@@ -207,6 +224,15 @@ class WrittenTensors(TensorSource):
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
+
+
+def write_tokens(model: Model) -> dict[str, Any]:
+    """The special tokens of a model that can generate; some libraries read them from config.json."""
+    if model.generation is None:
+        return {}
+    names = ["eos_token_id", "forced_bos_token_id", "forced_eos_token_id"]
+    names += ["decoder_start_token_id"] if model.kind == "encoder_decoder" else []
+    return {name: write_generation(model.generation).get(name) for name in names}
 
 
 def write_labels(config: Config) -> dict[str, Any]:

@@ -23,6 +23,10 @@ def equivalent_model(model: Model, family: Family) -> tuple[Config, dict[str, Te
         config, parameters = scale_embedding(config, parameters)
     if family.keeps_bias and not (config.bias and config.norm == "layer"):
         config, parameters = add_zero_biases(config, parameters, family)
+    if "logits_bias" in family.names and not config.logits_bias:
+        zeros = torch.zeros(config.vocabulary, dtype=next(iter(parameters.values())).dtype)
+        config = msgspec.structs.replace(config, logits_bias=True)
+        parameters = {**parameters, "logits_bias": zeros}
     return config, parameters
 
 

@@ -20,11 +20,16 @@ def read_config(fields: ConfigFields, tensors: TensorSource) -> EncoderDecoderCo
     fields.require("normalize_embedding", False, None)
     fields.require("share_encoder_decoder_embeddings", True)
     fields.require("decoder_vocab_size", fields.take("vocab_size"), None)
+    bart.require_post_norm(fields)
     config = EncoderDecoderConfig(**bart.read_settings(fields), positions="sinusoidal", position_halves=True)
+    check_all_sinusoids(tensors)
+    return config
+
+
+def check_all_sinusoids(tensors: TensorSource) -> None:
     for name in POSITIONS:
         if name in tensors:
             check_sinusoids(tensors.where, name, tensors[name])
-    return config
 
 
 def check_sinusoids(where: str, name: str, found: torch.Tensor) -> None:

@@ -38,6 +38,7 @@ class FolderTensors(TensorSource):
     def __init__(self, folder: Path) -> None:
         self.where = str(folder)
         self.files: dict[str, tuple[Path, str]] = {}
+        self.dtypes: dict[str, str] = {}
         self.shapes = {}
         for file in find_shards(folder):
             for name, info in read_tensor_info(folder / file).items():
@@ -50,6 +51,7 @@ class FolderTensors(TensorSource):
                     )
                 known = rename_old(name)
                 self.files[known], self.shapes[known] = (folder / file, name), info.shape
+                self.dtypes[known] = str(DTYPES[info.dtype]).removeprefix("torch.")
 
     def __getitem__(self, name: str) -> Tensor:
         file, stored_name = self.files[name]
@@ -79,6 +81,12 @@ def rename_old(name: str) -> str:
         if name.endswith(old):
             return name.removesuffix(old) + new
     return name
+
+
+def is_hugging_face_folder(folder: Path) -> bool:
+    """Whether a folder holds a model of Hugging Face's: its config has a model_type, as no config of ours has."""
+    check_model_folder(folder, CONFIG)
+    return "model_type" in read_json(folder / CONFIG)
 
 
 def read_source(model_or_folder: Any) -> tuple[TensorSource, dict[str, Any], dict[str, Any]]:

@@ -95,13 +95,15 @@ class ClassificationTask:
 
     def tokenize_examples(self, examples: list[Labelled]) -> "TokenizedTexts":
         """The examples as tokens; a text beyond `data.longest` tokens is truncated."""
-        longest = self.recipe.data.longest
+        wrapping = self.tokenizer.wrapping(self.model_kind)
+        longest = self.recipe.data.longest - wrapping.room
         rows = dataset.tokenize_texts(self.tokenizer, (example.text for example in examples))
         long = filter_by_length(rows.lengths, longest).left_out
         if long:
             self.note(f"{long} of {len(examples)} texts have more than {longest} tokens and are truncated")
         labels = np.array([self.labels.index(example.label) for example in examples], dtype=np.int64)
-        return TokenizedTexts(Ragged.from_lists(row[:longest] for row in rows), labels, self.tokenizer.padding)
+        tokens = Ragged.from_lists(wrapping.wrap(row[:longest]) for row in rows)
+        return TokenizedTexts(tokens, labels, self.tokenizer.padding)
 
     def new_model(self) -> Model:
         model = Encoder(model_config(EncoderConfig, self.recipe, self.tokenizer.size, labels=self.labels))
