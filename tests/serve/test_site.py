@@ -165,6 +165,7 @@ def test_it_translates_in_a_real_browser_and_then_without_a_network(browser, roo
     with checked_page(browser, root) as page:
         page.goto(root)
         page.click("text=type a sentence of your own")
+        page.wait_for_selector("#text", timeout=120_000)  # a busy machine takes long to load the model
         page.fill("#text", text)
         page.click("button.main")
         model = load()
@@ -172,7 +173,7 @@ def test_it_translates_in_a_real_browser_and_then_without_a_network(browser, roo
         page.evaluate("async () => void await navigator.serviceWorker.ready")
         page.context.set_offline(True)
         page.reload()
-        page.wait_for_selector(".output:not(:empty)", timeout=60_000)
+        page.wait_for_selector(".output:not(:empty)", timeout=120_000)
         page.goto(f"{root}lessons/01-three-tokens.html")
         expect(page.locator("h1")).to_have_text("Three tokens, every number")
         page.context.set_offline(False)
@@ -189,4 +190,4 @@ def test_a_recorded_run_works_and_its_text_is_text(browser, root, host):
     with checked_page(browser, root) as page:
         page.goto(f"{root}runs/{run}")
         expect(page.locator("main img")).to_have_count(0)
-        page.wait_for_selector("[role=tab]")
+        page.wait_for_selector("[role=tab]", timeout=120_000)

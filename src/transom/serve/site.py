@@ -3,7 +3,6 @@ recorded runs of real models. Nothing in it asks anything beyond itself."""
 
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ PLAYGROUND = "try"
 OFFLINE_WORKER = "engine/offline_worker.js"
 # A thread that answers requests may only lie at the root; a page in one file has no use for these.
 NOT_IN_PLAYGROUND = ("index.html", OFFLINE_WORKER)
-COMMENT = re.compile(r"^[ \t]*//[^\n]*\n", re.MULTILINE)
 
 Files = dict[str, bytes]
 OnStep = Callable[[str], object]
@@ -70,14 +68,22 @@ def check_folder(folder: Path) -> None:
 
 
 def static_files(folder: Traversable, path: str = "") -> Iterator[tuple[str, bytes]]:
-    """The files of the page, in its folders too; scripts without the lines that are comments, a tenth of them."""
+    """The files of the page, in its folders too."""
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
         if file.is_dir():
             yield from static_files(file, f"{path}{file.name}/")
         elif PurePosixPath(file.name).suffix == ".js":
-            yield f"{path}{file.name}", COMMENT.sub("", file.read_text(encoding="utf-8")).encode()
+            yield f"{path}{file.name}", shorten_script(file.read_text(encoding="utf-8")).encode()
         elif PurePosixPath(file.name).suffix in (".html", ".css", ".svg"):
             yield f"{path}{file.name}", file.read_bytes()
+
+
+def shorten_script(source: str) -> str:
+    """A script without lines of comment, and without indentation unless a text goes over several lines."""
+    lines = [line for line in source.splitlines() if not line.lstrip().startswith("//")]
+    if any(line.count("`") % 2 for line in lines):
+        return "\n".join([*lines, ""])
+    return "\n".join([*(line.lstrip() for line in lines), ""])
 
 
 def read_page_file(name: str) -> bytes:

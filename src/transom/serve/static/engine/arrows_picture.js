@@ -122,7 +122,9 @@ export function arrowsPicture(run, index, { head, token = null, key = null }) {
   const block = weightBlock(run, index, { head, first_row: 0, first_key: 0, rows: MOST_TOKENS, keys: MOST_TOKENS });
   const { predicts } = run.labels(index);
   const beneath = block.rows.map((_, row) => predicts ? `(${shortLabel(predicts[row])})` : null);
-  const [starts, ends] = [wordPositions(block.rows, beneath), wordPositions(block.keys, [])];
+  const starts = wordPositions(block.rows, beneath);
+  const isSame = String(block.rows) === String(block.keys); // then the copies of a token stand one above the other
+  const ends = isSame ? starts : wordPositions(block.keys, []);
   const following = starts.map(([x], row) => {
     if (beneath[row] === null) return "";
     return textElement(x, LOW + WORD + 18, beneath[row], { size: 12, anchor: "middle", ink: "faint" });

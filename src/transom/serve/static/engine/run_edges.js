@@ -102,6 +102,6 @@ export function strongestEdges(run, index, { head, count, sink }) {
     const [query, key] = [Math.floor(place / keys), place % keys];
     return { query, key, weight: shown[place], from: reads[query], at: at[key] };
   });
-  const isOnlyKey = ({ weight, query }) => weight >= ALMOST_ALL && (causal ? query + 1 : keys) === 1;
-  return { edges: [...edges.filter((edge) => !isOnlyKey(edge)), ...edges.filter(isOnlyKey)] };
+  for (const edge of edges) edge.only = edge.weight >= ALMOST_ALL && (causal ? edge.query + 1 : keys) === 1;
+  return { edges: [...edges.filter(({ only }) => !only), ...edges.filter(({ only }) => only)] };
 }

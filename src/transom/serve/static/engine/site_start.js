@@ -2,7 +2,6 @@
 
 import { useTransport } from "../api.js";
 import { EngineTransport } from "./engine_transport.js";
-import { lessonResponse } from "./lesson_answers.js";
 
 // What the site's builder wrote into the page: the model's folder and size, and the version of the site.
 const { version, bytes } = document.documentElement.dataset;
@@ -19,13 +18,20 @@ function showShare(share) {
     `Loading the translator into this browser: ${loaded} % of ${megabytes} MB. It is kept for next time.`;
 }
 
+// A lesson or the words, as a file of the site; what must be computed is not offered here.
+async function fileResponse(path) {
+  const response = await fetch(`answers${path}.json`);
+  if (response.ok) return response;
+  return Response.json({ error: "this is not part of the site; use transom serve" }, { status: 404 });
+}
+
 async function start() {
   document.querySelector("main").prepend(note);
   showShare(0);
   const engine = new EngineTransport({ folder: "model/", version, bytes: Number(bytes) }, showShare);
   engine.opened.then(() => note.remove(), (error) => (note.textContent = error.message));
   useTransport((path, options) => {
-    return LESSONS.test(path) ? lessonResponse(path, options) : engine.request(path, options);
+    return LESSONS.test(path) ? fileResponse(path.split("?")[0]) : engine.request(path, options);
   });
   if ("serviceWorker" in navigator) navigator.serviceWorker.register("../offline_worker.js").catch(() => {});
   await import("../app.js");
