@@ -4,8 +4,10 @@
 
 The rules, each applied if it leaves at least three words: a clause at the start that ends with a comma goes (When it
 rained, …), so does a clause at the end (… because it rained) and an insertion (…, my neighbour, …), and so do words
-that say how much or how surely (very, really, I think that). Of two sentences, which every second pair has, the first
-is kept: it stands for the title. The seed is 7; the same file gives the same pairs.
+that say how much or how surely (very, really, I think that). A third of the pairs are sentences that the rules
+shorten, a third are made of two sentences so that several rules meet (I think that … because …), and in a third two
+sentences follow each other and the first is kept: it stands for the title. The seed is 7; the same file gives the same
+pairs.
 """
 
 import random
@@ -14,14 +16,17 @@ import sys
 from pathlib import Path
 
 from transom.files.atomic_files import write_file
+from transom.text.augmentation import find_proper_words, lower_first
 from transom.text.corpora import Pair, read_tsv
 
-SEED, COUNT, FEWEST = 7, 40_000, 3
+SEED, COUNT, FEWEST = 7, 60_000, 3
 STARTS = r"(?:When|If|Although|Though|Because|Since|As|While|After|Before|Unless|Once|In fact|However|Unfortunately)"
 ENDS = r"(?:because|although|though|when|while|since|unless|until|before|after|if|so that|as soon as|even though)"
 OPINIONS = r"(?:I think|I believe|I know|I'm sure|It seems|I hope|I guess|I suppose)"
 SUBJECTS = r"(?:I|you|he|she|it|we|they|this|the|there|Tom|Mary|my|your|his|her|our)"
 FILLERS = r"(?:very|really|just|quite|actually|simply|certainly|probably|definitely|extremely|completely)"
+STARTING = ("I think that", "I think", "I believe that", "I know that", "It seems that", "I hope", "")
+BETWEEN = ("because", "although", "when", "while", "since", "until", "after", "before", "if", "as soon as")
 RULES = (
     (re.compile(rf"^{STARTS}\b[^,.?!]*, "), ""),
     (re.compile(rf",? {ENDS} [^,?!]*(?=[.?!]$)"), ""),
@@ -40,15 +45,25 @@ def shorten(sentence: str) -> str:
     return sentence
 
 
+def combine(first: str, second: str, proper: frozenset[str], rng: random.Random) -> str:
+    """A statement with another one after it, and often an opinion before it."""
+    start, between = rng.choice(STARTING), rng.choice(BETWEEN)
+    opening = f"{start} {lower_first(first[:-1], proper)}" if start else first[:-1]
+    return f"{opening} {between} {lower_first(second, proper)}"
+
+
 def make_pairs(sentences: list[str]) -> list[Pair]:
-    """Every second one of a single sentence that the rules shorten, the others of two sentences."""
-    rng = random.Random(SEED)
+    """A third are sentences that the rules shorten, a third two sentences in one, a third two one after another."""
+    rng, part = random.Random(SEED), COUNT // 3
     order = sorted(sentences, key=lambda _: rng.random())
     shortened = [Pair(sentence, shorten(sentence)) for sentence in order]
-    singles = [pair for pair in shortened if pair.source != pair.target][: COUNT // 2]
-    firsts, seconds = shortened[: COUNT // 2], order[COUNT // 2 : COUNT]
+    singles = [pair for pair in shortened if pair.source != pair.target][:part]
+    statements = [sentence for sentence in order if sentence.endswith(".")]
+    proper = find_proper_words(Pair(sentence, "") for sentence in sentences)
+    combined = [combine(rng.choice(statements), rng.choice(statements), proper, rng) for _ in range(part)]
+    firsts, seconds = shortened[:part], order[-part:]
     doubles = [Pair(f"{pair.source} {second}", pair.target) for pair, second in zip(firsts, seconds, strict=True)]
-    return [*singles, *doubles]
+    return [*singles, *(Pair(text, shorten(text)) for text in combined), *doubles]
 
 
 def main() -> None:
