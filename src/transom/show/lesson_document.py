@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from transom.lessons import Lesson
     from transom.lessons.lesson import LessonStep
 
+TEXT_WIDTH = 481.9  # points: A4 without its margins
 LESSON_STYLE = """
 .lesson{max-width:52rem;margin:0 auto;padding:1rem 1.25rem}
 .lesson section{margin:2rem 0;padding-top:.75rem;border-top:1px solid var(--rule)}
@@ -115,6 +116,7 @@ def render_lesson_pdf(lesson: "Lesson") -> bytes:
         '#set page(paper: "a4", margin: 2cm, numbering: "1")',
         '#set text(size: 10.5pt, font: ("Liberation Sans", "Arial", "DejaVu Sans", "Libertinus Serif"))',
         '#show raw: set text(size: 8.5pt, font: ("DejaVu Sans Mono", "Liberation Mono"))',
+        "#show raw.where(block: true): set block(breakable: false)",  # a matrix stays on its page
     ]
     files: dict[str, bytes] = {}
     for number, screen in enumerate(screens(lesson)):
@@ -123,15 +125,25 @@ def render_lesson_pdf(lesson: "Lesson") -> bytes:
         lines += typst_parts([*screen.parts, *screen.answer, *screen.shown])
         if screen.step is not None and screen.step.picture:
             pictures = draw_step(lesson, screen.step)
+            if lines[-1].startswith("#par("):
+                lines[-1] = f"#block(sticky: true, {lines[-1][1:]})"  # the last sentence stays with its picture
             for frame, picture in enumerate(pictures):
-                name = f"figure{number}-{frame}.svg"
-                files[name] = picture.svg().encode()
-                lines.append(f'#image("{name}", width: {100 if len(pictures) == 1 else 60}%)')
+                name, svg = f"figure{number}-{frame}.svg", picture.svg()
+                files[name] = svg.encode()
+                lines.append(place_picture(name, svg, widest=TEXT_WIDTH if len(pictures) == 1 else 0.6 * TEXT_WIDTH))
         lines += typst_parts(screen.changed)
     if not lesson.script:
-        files["figure.svg"] = draw(lesson.picture, lesson, **lesson.draws).svg().encode()
-        lines.append('#image("figure.svg", width: 100%)')
+        svg = draw(lesson.picture, lesson, **lesson.draws).svg()
+        files["figure.svg"] = svg.encode()
+        lines.append(place_picture("figure.svg", svg, TEXT_WIDTH))
     return compile_typst({"main.typ": "\n\n".join(lines).encode(), **files}, "pdf")
+
+
+def place_picture(name: str, svg: str, widest: float) -> str:
+    """A picture at the size of the text around it (three points for four pixels), or smaller if it is too wide."""
+    found = re.search(r'width="([\d.]+)"', svg)
+    assert found is not None, "SvgCanvas writes a width"
+    return f'#image("{name}", width: {min(widest, 0.75 * float(found[1])):.1f}pt)'
 
 
 def typst_parts(parts: Iterable[Any]) -> list[str]:
