@@ -56,9 +56,7 @@ def main() -> None:
                 times += [1e3 * (clock() - start)] if number else []
         found[f"{beams} beams"] = {"median": statistics.median(times), "longest": max(times)}
     result = {"machine": machine_info(), "threads": options.threads, "milliseconds": found}
-    lines = [
-        f"{name}  median {each['median']:.1f} ms, longest {each['longest']:.1f}" for name, each in found.items()
-    ]
+    lines = [f"{name}  median {each['median']:.1f} ms, longest {each['longest']:.1f}" for name, each in found.items()]
     print_answer(options, result, "\n".join(lines))
 
 
