@@ -23,6 +23,7 @@ def test_it_is_small_whole_and_says_where_it_comes_from(name):
     for word in (
         "recipes/en-fr.toml",
         "recipes/en-fr/everyday.toml",
+        "recipes/en-fr/robust.toml",
         "Tatoeba",
         "CC-BY 2.0",
         "seed",
