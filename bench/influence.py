@@ -157,7 +157,7 @@ def cost() -> dict[str, Any]:
         "maps of weights": lambda: [found.sight.map(head) for head in heads],
         "maps of influence": lambda: [found.map(head) for head in heads],
     }
-    times = {name: time["best"] for name, time in measure_interleaved(contenders, repeats=5, seconds=40).items()}
+    times = {name: time["best"] for name, time in measure_interleaved(contenders, repeats=2, seconds=10).items()}
     note("memory …")
     memory = measure_peak_memory(memory_of_long) / MiB
     return {
@@ -187,7 +187,7 @@ def cost_of_gpt2() -> dict[str, Any]:
         "forward and backward": lambda: model(tokens).logits[0, -1].max().backward(),
         "influence": lambda: transom.influence(model, {"input_ids": tokens, "use_cache": False}),
     }
-    times = {name: time["best"] for name, time in measure_interleaved(contenders, repeats=3, seconds=60).items()}
+    times = {name: time["best"] for name, time in measure_interleaved(contenders, repeats=1, seconds=10).items()}
     return {"GPT-2_seconds": times, "GPT-2": times["influence"] / times["forward and backward"]}
 
 
