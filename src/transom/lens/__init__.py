@@ -4,6 +4,7 @@ from transom.lens.ablation.edge import Edge
 from transom.lens.ablation.effect import effect
 from transom.lens.ablation.effect_table import Effect, EffectRule, EffectTable
 from transom.lens.ablation.knock_out import knock_out
+from transom.lens.ablation.patch import MeanOutputs, mean_outputs, patch
 from transom.lens.attention.labels import Labels, PatchGrid
 from transom.lens.attention.pooled_map import PooledMap
 from transom.lens.attention.receipt import Receipt
@@ -37,6 +38,7 @@ __all__ = [
     "HeadTable",
     "Influence",
     "Labels",
+    "MeanOutputs",
     "Measure",
     "PatchGrid",
     "PooledMap",
@@ -59,6 +61,8 @@ __all__ = [
     "heads",
     "influence",
     "knock_out",
+    "mean_outputs",
+    "patch",
     "rollout",
     "sight",
     "watch",

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 from typing import NamedTuple, TypeVar
@@ -21,6 +21,9 @@ from transom.lens.capture.captured_attention import CapturedAttention, EdgeCut, 
 from transom.lens.capture.weight_products import HandAttention
 from transom.lens.unseen_attention import Evidence
 
+ReadAttention = Callable[[], CapturedAttention | Unreadable | None]
+PATCHED = "its output was patched from another run"
+
 
 class AttentionListener:
     """Gets each attention with the modules it ran in, outermost first, and its number within the innermost."""
@@ -28,12 +31,18 @@ class AttentionListener:
     cuts_edges = False
     is_open = True  # False once its block has ended; a thread that outlives it may still know it
     takes_gradients = False  # whether CAPTURE.tracked is to be set when an attention is reported
+    patches_outputs = False
 
     def on_attention(self, captured: "CapturedAttention | Unreadable", modules: list[nn.Module], order: int) -> None:
         """An attention ran."""
 
     def edges_to_cut(self, problem: Problem, modules: list[nn.Module], order: int) -> EdgeCut | None:
         """Which edges to cut out of an attention, if `cuts_edges`."""
+
+    def patch_output(
+        self, output: Tensor, read: "ReadAttention", modules: list[nn.Module], order: int
+    ) -> Tensor | None:
+        """Another output (batch, heads, queries, d_value) in place of this one, if `patches_outputs`; None keeps it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +125,7 @@ class CaptureState(threading.local):
         self.hand = HandAttention()
         self.leftovers: list[Leftover] = []
         self.tracked: TrackedOutput | None = None  # of the attention that is being reported
+        self.patched = False  # whether its output was replaced
 
     def snapshot(self) -> Callable[[], AbstractContextManager[None]]:
         """What this thread captures now, as a context in which another thread captures for the same listeners."""
@@ -133,6 +143,10 @@ class CaptureState(threading.local):
                 vars(self).update(before)
 
         return inherit
+
+    @property
+    def patchers(self) -> list[AttentionListener]:
+        return [listener for listener in self.listeners if listener.patches_outputs and listener.is_open]
 
     @property
     def cutters(self) -> list[AttentionListener]:
@@ -197,6 +211,14 @@ class CaptureState(threading.local):
         if isinstance(call, RepeatedCall | EagerCall | ModuleCall):
             call.cut = cut
 
+    def patch(self, output: Tensor, read: ReadAttention) -> Tensor:
+        """The output (batch, heads, queries, d_value) that the model goes on with: its own, or a patched one."""
+        for listener in self.patchers:
+            with own_work():
+                patched = listener.patch_output(output, read, self.modules, self.order)
+            output, self.patched = (output, self.patched) if patched is None else (patched, True)
+        return output
+
     def track(self, output: Tensor, to_heads: Callable[[Tensor], Tensor]) -> Tensor:
         """The output of an attention for the model to go on with, differentiable if a listener takes gradients."""
         if not any(listener.takes_gradients for listener in self.listeners) or not torch.is_grad_enabled():
@@ -215,10 +237,11 @@ class CaptureState(threading.local):
             captured = read()
             if isinstance(captured, CapturedAttention):
                 self.key_counts.add(captured.problem.shape[3])
+                captured = replace(captured, unproved=PATCHED) if self.patched else captured
             for listener in self.listeners:
                 if listener.is_open:
                     listener.on_attention(captured, self.modules if modules is None else modules, order)
-        self.tracked = None
+        self.tracked, self.patched = None, False
 
     def edges_to_cut(self, problem: Problem, modules: list[nn.Module] | None = None) -> EdgeCut | None:
         """The edges to cut out of the attention that is running; None if there are none."""

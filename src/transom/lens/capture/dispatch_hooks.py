@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -68,6 +69,7 @@ def capture_sdpa(run: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tenso
         output = run(*args, **kwargs)
     read = lambda: from_sdpa(output, call.lse, *args, **kwargs)  # noqa: E731
     if rng_state is None:
+        output = CAPTURE.patch(output, read)
         output = CAPTURE.track(output, lambda gradient: gradient)
         CAPTURE.publish(read)
         return output
@@ -113,6 +115,8 @@ def capture_eager(function: Callable[..., Any], bound: inspect.BoundArguments) -
         result = function(*bound.args, **bound.kwargs)
     output = result[0] if isinstance(result, tuple) else result
     if isinstance(output, Tensor) and output.dim() == 4:
+        read = lambda: from_eager_call(bound.arguments, call.weights, output, call.cut)  # noqa: E731
+        output = CAPTURE.patch(output.transpose(1, 2), read).transpose(1, 2) if CAPTURE.patchers else output
         output = CAPTURE.track(output, lambda gradient: gradient.transpose(1, 2))
         result = (output, *result[1:]) if isinstance(result, tuple) else output
     CAPTURE.publish(lambda: from_eager_call(bound.arguments, call.weights, output, call.cut) or Unreadable(UNREAD))
@@ -126,7 +130,9 @@ def capture_attend(problem: Problem, solve: dispatch.Solve) -> tuple[Tensor, Ten
     with CAPTURE.enter(KernelCall()):
         output, lse = solve(problem)
     captured, _ = cut_captured(CapturedAttention(problem, output, lse))
-    output = CAPTURE.track(output if captured.output is None else captured.output, lambda gradient: gradient)
+    output = CAPTURE.patch(output if captured.output is None else captured.output, lambda: captured)
+    output = CAPTURE.track(output, lambda gradient: gradient)
+    captured = replace(captured, output=output.detach()) if CAPTURE.patched else captured
     CAPTURE.publish(lambda: captured)
     return output, lse
 

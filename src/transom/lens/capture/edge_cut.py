@@ -37,6 +37,7 @@ def cut_sdpa(output: Tensor, captured: CapturedAttention, run: Callable[[], Tens
         captured = rerun_cut(captured, cut, run, rng_state) if captured.unproved else apply_cut(captured, cut)
         assert captured.output is not None
         output = captured.output.reshape(output.shape)
+    output = CAPTURE.patch(output, lambda: captured)
     output = CAPTURE.track(output, lambda gradient: gradient)
     CAPTURE.publish(lambda: captured)
     return output
