@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from transom.lens.ablation.ablated_runs import ModelCall
 from transom.lens.ablation.edge import Edge, Layer, Positions, check_positions, to_local_positions
-from transom.lens.capture.call_state import AttentionListener, ReadAttention
+from transom.lens.capture.attention_listener import AttentionListener, ReadAttention
 from transom.lens.capture.captured_attention import CapturedAttention, Unreadable
 from transom.lens.capture.dispatch_hooks import listen
 from transom.lens.capture.watch import AttentionNames, check_is_model, watch
