@@ -23,6 +23,7 @@ TARGETS: dict[str, str] = {
     "vectors": "word vectors in every format, .gz and fastText's .bin too",
     "journal": "the log of a run, and the sums of `transom heads`",
     "hugging_face": "a Hugging Face folder, as far as the commands use it",
+    "gguf": "GGUF files: header, metadata, tensors and tokenizer",
     "checkpoint": "checkpoints of a training run, damaged or forged, believed and gone on from",
     "requests": "requests to the local page: routes, fields, tokens, and bytes that are nearly HTTP",
     "lesson_settings": "lessons with settings put in, taken out and swapped, judged and corrected",

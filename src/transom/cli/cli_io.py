@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 Texts = Annotated[list[str] | None, typer.Argument(help="One or more texts; by default the lines of standard input.")]
 File = Annotated[Path | None, typer.Option("--file", help="Read the texts from the lines of this file (or .gz).")]
-NamedModel = Annotated[str, typer.Option("--model", metavar="FOLDER_OR_HF_ID", help="A Transom or Hugging Face model.")]
+NamedModel = Annotated[
+    str, typer.Option("--model", metavar="FOLDER_OR_HF_ID", help="A Transom or Hugging Face model, or a GGUF file.")
+]
 AnyModel = Annotated[
     str | None,
     typer.Option(
         metavar="FOLDER_OR_HF_ID",
-        help="A Transom or Hugging Face model; by default the translator from English to French.",
+        help="A Transom or Hugging Face model, or a GGUF file; by default the translator from English to French.",
     ),
 ]
 Settings = Annotated[

@@ -11,7 +11,7 @@ To = Annotated[Path, typer.Option("--to", metavar="FOLDER", help="The new folder
 
 
 def run(
-    source: Annotated[str, typer.Argument(metavar="FOLDER", help="A Hugging Face folder.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A Hugging Face folder, or a GGUF file.")],
     to: To,
     dtype: Annotated[
         str | None,
@@ -22,7 +22,8 @@ def run(
     """Turn a model of another library into a folder of Transom's, with its tokenizer: same tokens, same logits.
 
     Knows GPT-2, Llama, Mistral, Qwen2, Qwen3, SmolLM, BERT, RoBERTa, DistilBERT, MiniLM, Marian, Pegasus, BART and T5.
-    Nothing is downloaded, and no code of the folder runs. What cannot be kept is an error, or a note.
+    Of GGUF files it reads llama, qwen2, qwen3 and gpt2. Nothing is downloaded, and no code of the folder runs. What
+    cannot be kept is an error, or a note.
 
     Example: transom import SmolLM2-135M --to models/smollm2
     """

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from transom.names import Misfit
 
 FIRST_BYTES = 4096  # of a file, by which its kind is recognised
+GGUF = b"GGUF"  # the first bytes of llama.cpp's files
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 
 
@@ -42,11 +43,7 @@ UNPACK = "unpack it, and name the folder that comes out"
 SAVE_AS_SAFETENSORS = "save the model as safetensors, and name that folder"
 # The first that matches counts: a file of torch.save is a zip archive too.
 KINDS = (
-    FileKind(
-        lambda first: first.startswith(b"GGUF"),
-        "a GGUF file, which Transom does not read yet",
-        "convert it with transformers (from_pretrained with gguf_file=…, then save_pretrained), and name that folder",
-    ),
+    FileKind(lambda first: first.startswith(GGUF), "a GGUF file", "turn it into a folder with transom import"),
     FileKind(
         is_safetensors, "a safetensors file: parameters alone", "name the folder that has its config.json as well"
     ),
@@ -100,6 +97,14 @@ def path_exists(path: Path) -> bool:
         return path.exists()
     except OSError:
         return False
+
+
+def is_gguf(path: Path) -> bool:
+    """Whether the path is a file that begins as a GGUF file does."""
+    if not path_exists(path) or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(GGUF)) == GGUF
 
 
 def describe_file(path: Path) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from transom.files.model_paths import check_model_folder, path_exists
+from transom.files.model_paths import check_model_folder, is_gguf, path_exists
 from transom.names import Misfit
 from transom.runner.hugging_face import HuggingFaceTextModel
 from transom.runner.pretrained import CONFIG, find_cached, read_settings
@@ -15,8 +15,8 @@ __all__ = ["EncodedText", "TextModel", "load", "load_text_model"]
 def load(folder: str | Path | None = None) -> TextModel:
     """Load a model for plain text: it can `translate`, `generate` or `classify`, depending on its kind.
 
-    folder   a Transom folder, a Hugging Face folder, or a Hugging Face id in the local cache; by default the translator
-             from English to French that comes with Transom
+    folder   a Transom folder, a Hugging Face folder, a GGUF file, or a Hugging Face id in the local cache; by default
+             the translator from English to French that comes with Transom
     """
     return load_text_model(folder)
 
@@ -30,6 +30,8 @@ def load_text_model(name: str | Path | None = None, text: str | None = None) -> 
     from transom.training.inference import check_is_finished
 
     folder = Path(name)
+    if is_gguf(folder):
+        return TransomTextModel(folder)
     check_is_finished(folder)
     if path_exists(folder):
         return TransomTextModel(folder) if is_transom_folder(folder) else HuggingFaceTextModel(str(name), text)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transom.files.model_paths import is_gguf
 from transom.files.strict_settings import check_choice
 from transom.files.tokenizer_files import CHAT_TEMPLATE
 from transom.names import Misfit
@@ -12,6 +13,9 @@ from transom.names import Misfit
 if TYPE_CHECKING:
     from transom.models import Model
     from transom.text.tokenizer import Tokenizer
+    from transom.training.inference import LoadedModel
+
+    Source = tuple[LoadedModel, str, str, list[str]]
 
 DTYPES = ("float32", "float16", "bfloat16", "int8")  # of numbers in a file
 OnTensor = Callable[[int, int], object]  # called with the number of tensors read, and of all
@@ -51,37 +55,47 @@ class ConversionReport:
 def import_model(
     source: str | Path, to: str | Path, dtype: str | None = None, on_tensor: OnTensor | None = None
 ) -> ConversionReport:
-    """Write a Hugging Face model as a folder of Transom's, which appears whole or not at all.
+    """Write a Hugging Face folder or a GGUF file as a folder of Transom's, which appears whole or not at all.
 
-    dtype   of the numbers in the file; by default the one that the source has
+    dtype   of the numbers in the file; by default the one that the source has, and float32 for GGUF
     """
-    from transom.models import from_hugging_face
     from transom.models.folder import check_replaceable
-    from transom.runner.import_tokenizer import import_tokenizer
-    from transom.training.inference import match_tokenizer
 
     source, to = Path(source), Path(to)
     check_replaceable(to)
     if dtype is not None:
         check_choice("dtype", dtype, dict.fromkeys(DTYPES))
+    loaded, family, stored, notes = read_gguf(source, on_tensor) if is_gguf(source) else read_folder(source, on_tensor)
+    save_model(loaded.model, loaded.tokenizer, to, dtype or stored, source)
+    model, files = loaded.model, list(loaded.tokenizer.files)
+    sizes = (model.kind, model.count(), model.config.vocabulary)
+    notes = [*notes, *chat_notes(loaded.tokenizer)]
+    return ConversionReport(str(source), str(to), family, *sizes, dtype or stored, files, notes)
+
+
+def read_folder(source: Path, on_tensor: OnTensor | None) -> "Source":
+    """A Hugging Face folder: model and tokenizer, its family, the dtype of its numbers, and notes."""
+    from transom.models import from_hugging_face
+    from transom.runner.import_tokenizer import import_tokenizer
+    from transom.training.inference import LoadedModel, match_tokenizer
+
     check_is_theirs(source)
     imported = import_tokenizer(source)
     model = from_hugging_face(source, on_tensor=on_tensor)
-    tokenizer = match_tokenizer(model, imported.tokenizer, source)
-    stored = dtype or stored_dtype(source)
-    notes = [*imported.notes, *chat_notes(tokenizer)]
-    save_model(model, tokenizer, to, stored, source)
-    return ConversionReport(
-        str(source),
-        str(to),
-        read_family(source),
-        model.kind,
-        model.count(),
-        model.config.vocabulary,
-        stored,
-        list(tokenizer.files),
-        notes,
-    )
+    loaded = LoadedModel(model, match_tokenizer(model, imported.tokenizer, source))
+    return loaded, read_family(source), stored_dtype(source), imported.notes
+
+
+def read_gguf(source: Path, on_tensor: OnTensor | None) -> "Source":
+    """The same of a GGUF file; its numbers are multiplied out."""
+    from transom.models.gguf.architectures import find_architecture
+    from transom.models.gguf.header import read_header
+    from transom.training.inference import load_gguf
+
+    header = read_header(source)
+    types = sorted({tensor.type.name for tensor in header.tensors.values()})
+    note = [] if types == ["F32"] else [f"the numbers of {', '.join(types)} are multiplied out"]
+    return load_gguf(source, on_tensor=on_tensor), find_architecture(header, str(source)), "float32", note
 
 
 def check_is_theirs(source: Path) -> None:

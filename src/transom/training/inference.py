@@ -9,13 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transom.files.model_paths import is_gguf
 from transom.files.strict_settings import check_choice
 from transom.files.tokenizer_files import TOKENIZER
 from transom.models import MODELS, Decoder, Encoder, EncoderDecoder, Model, from_hugging_face, from_pretrained
 from transom.models.folder import read_config_header
+from transom.models.gguf.header import read_header
+from transom.models.gguf.load import from_gguf
+from transom.models.hugging_face.convert import OnTensor
 from transom.models.hugging_face.sources import is_hugging_face_folder
 from transom.names import Misfit
 from transom.text.batches import batches, pad_rows
+from transom.text.gguf_tokenizer import load_gguf_tokenizer
 from transom.text.tokenizer import Tokenizer
 from transom.training.checkpoint import STEPS, find_unfinished, list_steps
 
@@ -33,8 +38,10 @@ class LoadedModel(NamedTuple):
 def load_for_task(folder: Path, expected: str | None = None) -> LoadedModel:
     """The model in a folder, of the expected kind (by default any), with its tokenizer.
 
-    folder   of Transom's, or of Hugging Face's (then its model becomes one of Transom's)
+    folder   of Transom's, or of Hugging Face's, or a GGUF file: then its model becomes one of Transom's
     """
+    if is_gguf(folder):
+        return load_gguf(folder, expected)
     check_is_finished(folder)
     is_theirs = is_hugging_face_folder(folder)
     if not is_theirs:
@@ -46,6 +53,15 @@ def load_for_task(folder: Path, expected: str | None = None) -> LoadedModel:
     model = from_hugging_face(folder) if is_theirs else from_pretrained(folder, dtype=torch.float32)
     check_kind(folder, model.kind, expected)
     return LoadedModel(model, match_tokenizer(model, Tokenizer.load(file), folder))
+
+
+def load_gguf(path: Path, expected: str | None = None, on_tensor: OnTensor | None = None) -> LoadedModel:
+    """The model in a GGUF file, with the tokenizer that its metadata describe."""
+    header = read_header(path)
+    tokenizer = load_gguf_tokenizer(header.metadata, path)
+    model = from_gguf(path, on_tensor=on_tensor, header=header)
+    check_kind(path, model.kind, expected)
+    return LoadedModel(model, match_tokenizer(model, tokenizer, path))
 
 
 def check_kind(folder: Path, kind: str, expected: str | None) -> None:

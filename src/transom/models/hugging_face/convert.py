@@ -24,11 +24,12 @@ from transom.models.model import Model
 from transom.names import Misfit
 
 KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (Encoder, Decoder, EncoderDecoder)}
+OnTensor = Callable[[int, int], object]  # called with the number of parameters that are read, and of all
 OF_TRAINING = {"dropout", "attention_dropout", "hidden_dropout", "initial"}  # settings that a family need not have
 
 
 def from_hugging_face(
-    model_or_folder: Any, dtype: torch.dtype = torch.float32, on_tensor: Callable[[int, int], object] | None = None
+    model_or_folder: Any, dtype: torch.dtype = torch.float32, on_tensor: OnTensor | None = None
 ) -> Model:
     """A model of Hugging Face's as one of Transom's, which gives the same logits.
 
@@ -47,7 +48,7 @@ def convert_tensors(
     generation: Mapping[str, Any],
     pooling: str | None = None,
     dtype: torch.dtype = torch.float32,
-    on_tensor: Callable[[int, int], object] | None = None,
+    on_tensor: OnTensor | None = None,
 ) -> Model:
     """Tensors, a config and generation settings in Hugging Face's words as a model of Transom's."""
     family = find_family(settings, tensors.where)
