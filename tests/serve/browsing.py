@@ -7,7 +7,7 @@ from contextlib import contextmanager
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 QUIET = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
 SENTENCE = "The cat sat on the mat."
-VIEWS = ["stage", "see", "walk", "map", "heads", "learn"]
+VIEWS = ["stage", "see", "walk", "map", "heads", "compare", "learn"]
 
 
 @contextmanager

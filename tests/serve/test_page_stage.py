@@ -208,3 +208,32 @@ def test_every_level_is_accessible(page):
             page.wait_for_timeout(300)
             violations = axe.Axe().run(page).response["violations"]
             assert {each["id"]: [node["html"][:120] for node in each["nodes"][:3]] for each in violations} == {}, level
+
+
+def test_two_runs_stand_side_by_side(page):
+    show_stage(page)
+    show_stage(page, "We are here.")
+    page.click("#tab-compare")
+    expect(page.locator(".two-models .stage-canvas")).to_have_count(2)
+    page.wait_for_selector(".two-models .pane")
+    page.locator("table tbody tr").first.wait_for()
+    other = page.locator("#other-run").input_value()
+    page.locator(".two-models section").last.locator(".pane").first.click()
+    wait_level(page, 3)
+    assert address_fields(page)["run"] == other
+
+
+def test_the_map_of_a_short_text_after_a_long_one_is_not_blank(page):
+    """The address keeps the place on the map; another run has another size."""
+    first = show_stage(page)
+    show_stage(page, " ".join(["The old man lives in the house."] * 6))
+    page.click("#tab-map")
+    page.wait_for_function("() => Number(new URLSearchParams(location.hash.slice(1)).get('x')) > 8")
+    page.select_option("#run", first["run"])
+    page.wait_for_selector("transom-map canvas")
+    keys = first["attentions"][int(address_fields(page)["attention"])]["keys"]
+    page.wait_for_function(
+        "keys => { const { x, keys: all } = document.querySelector('transom-map').viewport;"
+        " return all === keys && x === keys / 2; }",
+        arg=keys,
+    )

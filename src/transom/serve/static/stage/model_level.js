@@ -172,7 +172,7 @@ export class ModelLevel {
     const pen = this.canvas.getContext("2d");
     pen.setTransform(density, 0, 0, density, 0, 0);
     pen.clearRect(0, 0, width, height);
-    this.scene.paint(pen);
+    this.scene.paint(pen, density);
   }
 
   openBlockAt({ offsetX, offsetY }) {

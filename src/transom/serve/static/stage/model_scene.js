@@ -29,14 +29,15 @@ export class ModelScene {
   }
 
   // What is known by now, and what is chosen.
-  setView({ data, token, focus, by, peek, hovered, bars }) {
+  setView({ data, token, focus, by, peek, bars }) {
     const mean = data.meanWeights()?.attentions;
     const influence = data.influence(token) ?? null;
-    Object.assign(this, { data, token, focus, peek, hovered, bars });
+    Object.assign(this, { data, token, focus, peek, bars });
     this.strengths = new FlowStrengths({ mean, influence, by, peek });
     this.sizes = new Map((data.residual()?.blocks ?? []).map((one) => [one.block, one]));
     this.fronts = frontsOf(this.layout, 1, false);
     this.ribbons = collectRibbons(this);
+    this.layers = null;
     if (data.thumbnails.some((one) => one !== this.known?.[data.thumbnails.indexOf(one)])) this.buildAtlas(data);
   }
 
@@ -50,6 +51,8 @@ export class ModelScene {
   }
 
   setProgress(progress, withEncoder) {
+    if (withEncoder !== this.withEncoder) this.layers = null;
+    this.withEncoder = withEncoder;
     this.fronts = frontsOf(this.layout, progress, withEncoder);
     this.rider = progress > 0 && progress < COMPUTED ? this.riderPlace() : null;
   }
@@ -79,13 +82,48 @@ export class ModelScene {
     return found ? found.size[index] / Math.max(...found.size) : null;
   }
 
-  paint(pen) {
+  // Two pictures are painted when something has come or was chosen: before the computation, and after it. A frame
+  // shows the second one as far as the computation has come.
+  paint(pen, density) {
+    const { width, height, lanes } = this.layout;
+    const { fronts } = this;
+    this.layers ??= [-Infinity, Infinity].map((front) => this.paintLayer(front, density));
+    this.fronts = fronts;
+    const isDone = lanes.every((lane) => fronts[lane.side] === Infinity);
+    pen.drawImage(this.layers[isDone ? 1 : 0], 0, 0, width, height);
+    for (const lane of isDone ? [] : lanes) this.paintReached(pen, lane);
+    paintRider(pen, this);
+  }
+
+  paintLayer(front, density) {
+    const { width, height, lanes } = this.layout;
+    const layer = new OffscreenCanvas(Math.max(1, width * density), Math.max(1, height * density));
+    const pen = layer.getContext("2d");
+    pen.scale(density, density);
+    const isEncoded = (lane) => lane.side === "source" && lanes.length > 1 && !this.withEncoder;
+    this.fronts = Object.fromEntries(lanes.map((lane) => [lane.side, isEncoded(lane) ? Infinity : front]));
     paintBlocks(pen, this);
     paintRails(pen, this);
     paintRibbons(pen, this, this.ribbons);
     paintParts(pen, this);
     paintPanes(pen, this);
     paintFan(pen, this);
-    paintRider(pen, this);
+    return layer;
+  }
+
+  // What a lane has reached; the memory comes with the lane that reads it.
+  paintReached(pen, lane) {
+    const { width, height, tall, memory } = this.layout;
+    const isLast = lane.side === this.shape.last.side;
+    const start = isLast && memory ? memory.start : isLast ? 0 : lane.start;
+    const end = isLast ? (tall ? width : height) : memory.start;
+    const along = Math.min(this.fronts[lane.side], tall ? height : width);
+    const { x, y, w, h } = this.layout.box(0, start, Math.max(0, along), end - start);
+    pen.save();
+    pen.beginPath();
+    pen.rect(x, y, w, h);
+    pen.clip();
+    pen.drawImage(this.layers[1], 0, 0, width, height);
+    pen.restore();
   }
 }

@@ -63,8 +63,7 @@ export function paintRibbons(pen, scene, ribbons) {
   const { layout, colours, fronts, peek } = scene;
   pen.lineCap = "butt";
   for (const { from, to, strength, state, part, side, isCross, widest } of ribbons) {
-    const grown = Math.min(1, (fronts[side] - from[0]) / (to[0] - from[0]));
-    if (grown <= 0) continue;
+    if (state !== "past" && fronts[side] < to[0]) continue;
     const isPeeked = peek?.index === part.index;
     const isCrowded = to[0] - from[0] < CROWDED;
     const dim = peek && !isPeeked ? 0.2 : state === "past" ? (isCrowded && !isPeeked ? 0.08 : 0.35) : 1;
@@ -72,14 +71,10 @@ export function paintRibbons(pen, scene, ribbons) {
     pen.lineWidth = 0.6 + Math.min(1, strength) * widest;
     pen.strokeStyle = isCross ? crossInk(pen, layout, from, to, colours) : colourOf(colours, side);
     curve(pen, layout, from, to, isCross ? 0.6 : 0.5);
-    if (grown < 1) pen.setLineDash([grown * length(from, to), 9999]);
     pen.stroke();
-    pen.setLineDash([]);
   }
   pen.globalAlpha = 1;
 }
-
-const length = (from, to) => 1.15 * Math.hypot(to[0] - from[0], to[1] - from[1]);
 
 // From the colour of the source to that of the target.
 function crossInk(pen, layout, from, to, colours) {

@@ -18,16 +18,12 @@ export function line(pen, from, to) {
 }
 
 export function paintBlocks(pen, scene) {
-  const { layout, colours, hovered } = scene;
+  const { layout, colours } = scene;
   for (const lane of layout.lanes) {
     for (const block of lane.blocks) {
       pen.fillStyle = colours.band;
       roundRect(pen, blockBox(layout, lane, block));
       pen.fill();
-      if (hovered !== block.path) continue;
-      pen.strokeStyle = colours.faint;
-      pen.lineWidth = 1.5;
-      pen.stroke();
     }
   }
 }
