@@ -5,10 +5,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 FOLDER = Path(__file__).parent / "pictures"
 SENTENCE = "We are going home."
-QUERY_WORD, KEY_WORD = "allons", "home"  # the words of the arrow that matters most, as the tour finds it
 PATIENCE = 240_000  # milliseconds: the machine may have other things to do
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
@@ -26,30 +29,49 @@ def main() -> None:
     try:
         with sync_playwright() as play:
             browser = play.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
-            page = browser.new_page(viewport={"width": 1100, "height": 800}, reduced_motion="reduce")
+            page = browser.new_page(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
             page.set_default_timeout(PATIENCE)
             page.goto(address)
-            page.fill("#text", SENTENCE)
-            with page.expect_response(lambda answer: answer.url.endswith("/telling")):
-                page.click("button[type=submit]")
-            page.wait_for_timeout(2000)
-            page.locator("svg .from .word", has_text=QUERY_WORD).click()
-            page.locator("svg .at .word", has_text=KEY_WORD).click()
-            page.get_by_role("button", name="Knock it out").click()
-            page.wait_for_selector(".result table")
-            page.screenshot(
-                path=FOLDER / "serve-see.png", clip={"x": 0, "y": 0, "width": 1100, "height": 1660}, full_page=True
-            )
-            page.click("#tab-map")
-            page.wait_for_timeout(2000)
-            page.screenshot(
-                path=FOLDER / "serve-map.png", clip={"x": 0, "y": 430, "width": 1100, "height": 640}, full_page=True
-            )
+            photograph_stage(page)
+            photograph_views(page)
             browser.close()
     finally:
         server.terminate()
         server.wait(60)
-    print(FOLDER / "serve-see.png", FOLDER / "serve-map.png", sep="\n")
+    print(*(FOLDER / f"serve-{name}.png" for name in ("stage", "row", "see", "map")), sep="\n")
+
+
+def photograph_stage(page: "Page") -> None:
+    """The whole model, and the row of the head that matters most."""
+    page.wait_for_selector(".stage-token")
+    page.fill("#text", SENTENCE)
+    with page.expect_response(lambda answer: answer.url.endswith("/telling")):
+        page.click("button[type=submit]")
+    page.wait_for_selector(".reading .chip")
+    page.wait_for_timeout(4000)
+    page.screenshot(path=FOLDER / "serve-stage.png")
+    page.click(".reading .chip")
+    page.wait_for_selector(".head-level .opener")
+    page.locator(".head-level .opener").nth(2).click()
+    page.wait_for_selector(".row-level .opener")
+    page.wait_for_timeout(1000)
+    page.screenshot(path=FOLDER / "serve-row.png")
+
+
+def photograph_views(page: "Page") -> None:
+    """The arrows of that head with one knocked out, and its map."""
+    page.click("#tab-see")
+    page.wait_for_selector("transom-arrows svg .arrow:not([display])")
+    page.click("#from-2")
+    page.keyboard.press("ArrowUp")  # to what it looks at most
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Knock it out").click()
+    page.wait_for_selector(".result table")
+    page.screenshot(path=FOLDER / "serve-see.png", full_page=True)
+    page.click("#tab-map")
+    page.wait_for_selector("transom-map li button")
+    page.wait_for_timeout(2000)
+    page.screenshot(path=FOLDER / "serve-map.png", full_page=True)
 
 
 if __name__ == "__main__":

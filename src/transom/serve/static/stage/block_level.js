@@ -101,7 +101,12 @@ export class BlockLevel {
     const most = Math.max(...stages.flatMap(([, sizes]) => sizes));
     const title = make("h2", {}, "How long each token’s vector is, and what each part adds");
     return [
-      make("section", { class: "sizes" }, title, make("div", {}, stages.map((one) => sizesOf(one, tokens, most)))),
+      make(
+        "section",
+        { class: "sizes" },
+        title,
+        make("div", {}, stages.map((one) => sizesOf(one, tokens, most, this.place.lane.side))),
+      ),
     ];
   }
 
@@ -126,17 +131,18 @@ export class BlockLevel {
   }
 }
 
-function sizesOf([title, sizes], tokens, most) {
+function sizesOf([title, sizes], tokens, most, side) {
   const [width, height] = [26 * sizes.length, 84];
   const bars = sizes.map((size, i) => {
     const tall = (size / most) * (height - 16);
     return [
-      draw("rect", { x: 26 * i + 3, y: height - tall, width: 20, height: tall, rx: 2, class: "length" }),
+      draw("rect", { x: 26 * i + 3, y: height - tall, width: 20, height: tall, rx: 2, class: `length ${side}` }),
       text(26 * i + 13, height - tall - 3, Math.round(size), "number", { "text-anchor": "middle" }),
+      text(26 * i + 13, height + 11, [...tokens[i]].slice(0, 4).join(""), "number", { "text-anchor": "middle" }),
     ];
   });
   const label = `${title}: ${tokens.map((token, i) => `${token} ${formatNumber(sizes[i], 1)}`).join(", ")}`;
-  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, bars.flat());
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height + 14}`, role: "img", "aria-label": label }, bars.flat());
   return make("figure", {}, svg, make("figcaption", {}, title));
 }
 
