@@ -62,7 +62,7 @@ def photograph_views(page: "Page") -> None:
     """The arrows of that head with one knocked out, and its map."""
     page.click("#tab-see")
     page.wait_for_selector("transom-arrows svg .arrow:not([display])")
-    page.click("#from-2")
+    page.click("#from-1")
     page.keyboard.press("ArrowUp")  # to what it looks at most
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Knock it out").click()
