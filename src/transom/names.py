@@ -83,9 +83,12 @@ class Drawable:
     drawn_by: ClassVar[str] = ""  # a module with `display(thing, view, **options)` and `bundle(thing)`
     paged_by: ClassVar[str] = ""  # a module with `page_of(trace, name)`
 
-    def show(self, view: str | None = None, **options: Any) -> None:
-        """A picture of it, inline in a notebook and as text in a terminal; `transom.draw` gives the picture itself."""
-        import_module(self.drawn_by).display(self, view, **options)
+    def show(self, view: str | None = None, **options: Any) -> Any:
+        """A picture of it, inline in a notebook and as text in a terminal; `transom.draw` gives the picture itself.
+
+        In a notebook a Trace shows its page, and returns a view of it: `view.selection` is what is chosen there.
+        """
+        return import_module(self.drawn_by).display(self, view, **options)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return import_module(self.drawn_by).bundle(self)

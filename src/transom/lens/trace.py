@@ -12,7 +12,7 @@ from transom.lens.attention.labels import Labels, PatchGrid, RunLabels, Tokens, 
 from transom.lens.attention.sight import AnySight, AttentionView
 from transom.lens.attention.stitching import select_run, stitch_steps
 from transom.lens.storage.trace_file import load_trace, save_trace
-from transom.lens.unseen_attention import UnseenAttention
+from transom.lens.unseen_attention import UnseenAttention, UnseenList
 from transom.names import Drawable, Misfit, check_index
 
 GivenTokens = Sequence[str] | Sequence[Sequence[str]] | None  # of one sequence, or of each
@@ -61,12 +61,12 @@ class Trace(Drawable):
         self.run_labels.grid = grid
 
     @property
-    def unseen(self) -> list[UnseenAttention]:
-        return self.run_labels.unseen
+    def unseen(self) -> UnseenList:
+        return UnseenList(self.run_labels.unseen)
 
     @unseen.setter
-    def unseen(self, unseen: list[UnseenAttention]) -> None:
-        self.run_labels.unseen = unseen
+    def unseen(self, unseen: Sequence[UnseenAttention]) -> None:
+        self.run_labels.unseen = list(unseen)
 
     def add(self, name: str, sight: AnySight) -> None:
         """Append an attention; from then on it knows its name and the labels of this run."""

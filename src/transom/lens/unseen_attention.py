@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from transom.files.html_table import DisplayedTable
+from transom.files.terminal import escape_controls
+
 # How sure it is: it did attention's work; its class is named after attention; it is another kind of layer.
 Evidence = Literal["strong", "weak", "other kind"]
 
@@ -23,6 +26,19 @@ class UnseenAttention:
     class_name: str
     reason: str
     evidence: Evidence = "strong"
+
+
+class UnseenList(DisplayedTable, list[UnseenAttention]):
+    """What was not captured in a run; a notebook shows it as a table, a terminal line by line."""
+
+    def table_cells(self) -> tuple[list[str], list[list[str]]]:
+        return ["name", "class", "evidence", "reason"], [
+            [one.name, one.class_name, one.evidence, one.reason] for one in self
+        ]
+
+    def __str__(self) -> str:
+        lines = [f"{one.name} ({one.class_name}, {one.evidence}): {one.reason}" for one in self]
+        return escape_controls("\n".join(lines) or "nothing: every attention was captured")
 
 
 def list_names(names: Sequence[str], most: int = 3) -> str:

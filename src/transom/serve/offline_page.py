@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from transom.files.atomic_files import write_file
 from transom.files.terminal import escape_controls
 from transom.names import Misfit
+from transom.serve.notebook_view import AttentionSize, NotebookView, Selection
 from transom.serve.offline_answers import HeadIndex, OfflineAnswers
 from transom.serve.session import Session
 from transom.serve.worker import Job
@@ -103,8 +104,10 @@ def import_as_constant(importer: str, match: re.Match[str]) -> str:
 class OfflinePage:
     """The page of one run in one file; a notebook shows it in a frame."""
 
-    def __init__(self, html: str) -> None:
-        self.html = html
+    def __init__(
+        self, html: str, attentions: list[AttentionSize] | None = None, first: HeadIndex | None = None
+    ) -> None:
+        self.html, self.attentions, self.first = html, attentions or [], first
 
     def save(self, path: str | Path) -> Path:
         write_file(Path(path), self.html.encode())
@@ -116,6 +119,13 @@ class OfflinePage:
         path = self.save(folder / "page.html")
         print(escape_controls(f"the page is in {path}"))
         webbrowser.open(path.as_uri())
+
+    def show_in_notebook(self) -> NotebookView:
+        """Show it in a notebook; the view that comes back knows what is chosen, if anywidget is installed."""
+        first = self.first or HeadIndex(0, 0)
+        view = NotebookView(self, self.attentions, Selection(self.attentions[first.attention].name, first.head))
+        view.display()
+        return view
 
     def __repr__(self) -> str:
         return f"Page({len(self.html):,} characters: save it, show it in a browser, or look at it in a notebook)"
@@ -141,4 +151,6 @@ def build_page(
     """The page of a run with one head open; by default the one that is ranked first."""
     answers = OfflineAnswers(session, run, job or Job(lambda job: None), chosen)
     packed = base64.b64encode(gzip.compress(json.dumps(answers.to_dict()).encode(), mtime=0)).decode()
-    return OfflinePage(build_html(packed, f"Transom: {escape(make_visible(session.run_title(run)))}"))
+    sizes = [AttentionSize(name, *sight.shape[1:]) for name, sight in run.trace.entries]
+    html = build_html(packed, f"Transom: {escape(make_visible(session.run_title(run)))}")
+    return OfflinePage(html, sizes, answers.chosen)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from transom.runner.watched_run import TextRun
 
 OnWritten = Callable[[dict[str, str]], object]  # called with each token the model writes, and the text so far
+NO_TOKENS = (
+    "Rows and keys are numbered, as the tokens are not known:"
+    " transom.watch(model, tokenizer=…) or watch(model, tokens=…) names them."
+)
 MOST_RUNS = 8
 MOST_PYRAMIDS = 8
 MOST_NUMBERS = 2**26  # in the bases of all pyramids of a run
@@ -202,4 +206,5 @@ def trace_info(trace: "Trace") -> dict[str, Any]:
     predicted = next(filter(None, (predicted_tokens(trace, name) for name in trace.names)), [])
     written = [token for token in predicted if token is not None]  # the token after the last row may not be known
     info = {"tokens": tokens, "targets": targets, "written": written, "output": None, "likely": []}
-    return info | {"text": None, "seconds": None, "note": None}
+    is_unnamed = trace.tokens is None and trace.targets is None and trace.grid is None
+    return info | {"text": None, "seconds": None, "note": NO_TOKENS if is_unnamed else None}

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 
+from transom.files.html_table import DisplayedTable
 from transom.files.terminal import escape_controls
 
 IDLE, VITAL = "thick, does not matter", "thin, but matters"
@@ -53,8 +54,8 @@ HEADINGS = {"local_change": "local", "probability_change": "probability"}
 LEFT_ALIGNED = ("layer", "flag", "query", "key")
 
 
-@dataclass(frozen=True)
-class EffectTable:
+@dataclass(frozen=True, repr=False)
+class EffectTable(DisplayedTable):
     """Effects in the order of the edges, and what they were measured by."""
 
     rows: list[Effect]
@@ -90,6 +91,13 @@ class EffectTable:
         writer.writeheader()
         writer.writerows(asdict(row) for row in self.rows)
         return text.getvalue()
+
+    def table_cells(self) -> tuple[list[str], list[list[str]]]:
+        heads = [HEADINGS.get(name, name) for name in SHOWN]
+        return heads, [[format_effect_cell(row, name) for name in SHOWN] for row in self.rows]
+
+    def table_notes(self) -> list[str]:
+        return [self.describe_unit(), *self.notes]
 
     def __str__(self) -> str:
         columns = []

@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from transom.files.html_table import DisplayedTable
 from transom.lens.attribution.attention_influence import AttentionInfluence
-from transom.lens.attribution.influence_table import EdgeInfluence
+from transom.lens.attribution.influence_table import EdgeInfluence, InfluenceTable
 
 MOST_DRAWS = 50  # times the wanted number, before few edges are accepted
 TOP_TRUE, TOP_ESTIMATED = 10, 20
@@ -17,8 +18,8 @@ TOP_TRUE, TOP_ESTIMATED = 10, 20
 SampledEdge = tuple[str, int, int, int]
 
 
-@dataclass(frozen=True)
-class Agreement:
+@dataclass(frozen=True, repr=False)
+class Agreement(DisplayedTable):
     """Estimates beside true changes; the correlations are None if either side has fewer than two different numbers."""
 
     rows: list[EdgeInfluence]
@@ -48,6 +49,12 @@ class Agreement:
         """Estimates, and true changes."""
         estimates = torch.tensor([row.estimate for row in self.rows], dtype=torch.float64)
         return estimates, torch.tensor([row.change for row in self.rows], dtype=torch.float64)
+
+    def table_cells(self) -> tuple[list[str], list[list[str]]]:
+        return InfluenceTable(self.rows, "").table_cells()
+
+    def table_notes(self) -> list[str]:
+        return [self.summary()]
 
     def to_dict(self) -> dict[str, Any]:
         worst = self.worst

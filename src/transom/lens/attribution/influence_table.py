@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Generic, TypeVar
 
+from transom.files.html_table import DisplayedTable
 from transom.files.terminal import escape_controls
 
 LEFT = ("layer", "name")  # columns that are aligned to the left
@@ -51,8 +52,8 @@ class SourceInfluence:
 Row = TypeVar("Row", HeadInfluence, EdgeInfluence, SourceInfluence)
 
 
-@dataclass(frozen=True)
-class InfluenceTable(Generic[Row]):
+@dataclass(frozen=True, repr=False)
+class InfluenceTable(DisplayedTable, Generic[Row]):
     """Rows of one kind, the most important first, and what their changes are changes of."""
 
     rows: Sequence[Row]
@@ -81,6 +82,13 @@ class InfluenceTable(Generic[Row]):
         writer.writeheader()
         writer.writerows(rows)
         return text.getvalue()
+
+    def table_cells(self) -> tuple[list[str], list[list[str]]]:
+        names = [field.name for field in fields(self.rows[0])] if self.rows else []
+        return names, [[format_cell(getattr(row, name), name) for name in names] for row in self.rows]
+
+    def table_notes(self) -> list[str]:
+        return [self.note]
 
     def __str__(self) -> str:
         columns = []

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from transom.lens.capture.captured_attention import CapturedAttention, Unreadabl
 from transom.lens.capture.dispatch_hooks import listen
 from transom.lens.capture.eager_attention import looks_like_attention
 from transom.lens.capture.evidence import WHOLE_MODEL, find_unseen, report_unseen
+from transom.lens.capture.token_ids import read_tokens
 from transom.lens.trace import Trace, layer_matches, list_some, suggest_names
 from transom.lens.unseen_attention import UnseenAttention
 from transom.names import Misfit
@@ -204,6 +205,7 @@ def watch(
     targets: Sequence[str] | Sequence[Sequence[str]] | None = None,
     grid: tuple[int, int] | None = None,
     unseen: Literal["raise", "warn", "allow"] = "raise",
+    tokenizer: Any = None,
 ) -> Iterator[Trace]:
     """While the block runs, keep each attention of the model; its output stays bit-identical.
 
@@ -215,6 +217,8 @@ def watch(
     grid     rows and columns of an image's patches, if the model's config does not give them
     unseen   what to do if attention ran that could not be captured: "raise" an error, "warn", or "allow" it;
              `trace.unseen` lists it
+    tokenizer  instead of tokens: it spells the input ids that the model is called with. Hugging Face's, Transom's, or
+             one of the package tokenizers
     """
     check_is_model(model, "watch")
     if keep not in KEEPS:
@@ -227,7 +231,7 @@ def watch(
     if layers is not None:
         layers = [layers] if isinstance(layers, str | int) else list(layers)
     capture = ModelCapture(model, trace, layers, keep, TensorCopies(None if device is None else torch.device(device)))
-    with listen(capture):
+    with read_tokens(model, trace, tokenizer), listen(capture):
         yield trace
         trace.unseen = capture.find_unseen()
     report_unseen(trace.unseen, unseen)

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transom.equations.region import Region
+from transom.files.html_table import DisplayedTable
 from transom.lens.attention.indexing import AxisIndex
 from transom.lens.attention.labels import is_cross
 from transom.lens.attention.pooled_map import PooledMap
@@ -38,8 +39,8 @@ class Change:
         return self.after - self.before
 
 
-@dataclass(frozen=True, eq=False)
-class Difference:
+@dataclass(frozen=True, eq=False, repr=False)
+class Difference(DisplayedTable):
     """The weights of a second run minus those of a first."""
 
     before: Trace
@@ -47,6 +48,9 @@ class Difference:
 
     def __str__(self) -> str:
         return str(self.summary())
+
+    def table_cells(self) -> tuple[list[str], list[list[str]]]:
+        return self.summary().table_cells()
 
     @property
     def names(self) -> list[str]:

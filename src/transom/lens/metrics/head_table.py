@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from transom.files.html_table import DisplayedTable
 from transom.files.strict_settings import suggest
 from transom.files.terminal import escape_controls
 from transom.lens.metrics.head_measures import DISPLAY_NAMES
@@ -143,7 +144,7 @@ class HeadRow:
         return self.values[measure]
 
 
-class HeadTable:
+class HeadTable(DisplayedTable):
     """Rows of heads, in the order of the layers.
 
     `missing` says why a measure of a layer is None, and `unseen` which attention of the model is not in the table.
@@ -237,13 +238,21 @@ class HeadTable:
     def __str__(self) -> str:
         return self.text()
 
-    def text(self, width: int | None = None) -> str:
-        """Aligned columns, and below them why measures are missing; columns beyond `width` follow underneath."""
+    def table_cells(self) -> tuple[list[str], list[list[str]]]:
         head = ["layer", "head", *(HEADINGS.get(measure, measure) for measure in self.measures)]
-        cells = [head] + [
+        rows = [
             [row.layer, str(row.head), *("–" if value is None else f"{value:.3f}" for value in row.values.values())]
             for row in self.rows
         ]
+        return head, rows
+
+    def table_notes(self) -> list[str]:
+        return self.notes()
+
+    def text(self, width: int | None = None) -> str:
+        """Aligned columns, and below them why measures are missing; columns beyond `width` follow underneath."""
+        head, rows = self.table_cells()
+        cells = [head, *rows]
         widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
         lines = []
         for columns in fit_columns(widths, width):

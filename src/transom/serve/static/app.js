@@ -9,6 +9,7 @@ import "./text_form.js";
 import "./head_picker.js";
 import "./downloads.js";
 import "./glossary.js";
+import "./notebook_frame.js";
 import "./stage/stage_view.js";
 import "./stage/compare_view.js";
 import "./arrows_view.js";

@@ -99,22 +99,24 @@ def bundle(thing: Any) -> dict[str, str]:
     return {**picture._repr_mimebundle_(), "text/plain": repr(thing)}
 
 
-def display(thing: Any, view: str | None = None, **options: Any) -> None:
+def display(thing: Any, view: str | None = None, **options: Any) -> Any:
     """A picture inline in a notebook, otherwise as text on standard output, in colour on a terminal without NO_COLOR.
 
-    By default a notebook shows the page of a Trace; in a terminal the view "page" opens it.
+    By default a notebook shows the page of a Trace, and gets the view of it back; in a terminal the view "page" opens
+    it.
     """
     in_notebook = "ipykernel" in sys.modules
     is_page = hasattr(thing, "page") and (view == "page" or (view is None and in_notebook and not options))
-    if is_page and not in_notebook:
-        thing.page(**options).show()
-        return
-    picture = thing.page(**options) if is_page else draw_default(thing, view, **options)
+    if is_page:
+        page = thing.page(**options)
+        return page.show_in_notebook() if in_notebook else page.show()
+    picture = draw_default(thing, view, **options)
     if in_notebook:
         from IPython.display import display  # pyright: ignore[reportMissingImports]
 
         display(picture)
-        return
+        return None
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     text = picture.text(width=shutil.get_terminal_size((100, 24)).columns, colour=colour)
     print(escape_all_but_colours(text), end="")
+    return None
