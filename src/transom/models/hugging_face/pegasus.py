@@ -33,7 +33,8 @@ def read_config(fields: ConfigFields, tensors: TensorSource) -> EncoderDecoderCo
 
 
 def write_config(config: EncoderDecoderConfig) -> dict[str, Any]:
-    return bart.write_settings(config)
+    # The last two are of older configs; CTranslate2's converter still asks for them.
+    return bart.write_settings(config) | {"normalize_before": True, "normalize_embedding": False}
 
 
 PEGASUS = Family(
