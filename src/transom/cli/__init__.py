@@ -41,6 +41,7 @@ COMMANDS = {
     "site": Command("transom.cli.site", "A static site: the translator in the browser, lessons, recorded runs."),
     "train": Command("transom.cli.train", "Train a model from a recipe; resumes after a stop."),
     "evaluate": Command("transom.cli.evaluate", "Evaluate a trained model on its recipe's test examples."),
+    "diff": Command("transom.cli.diff", "What moved between two models."),
     "translate": Command("transom.cli.translate", "Translate texts with an encoder–decoder."),
     "generate": Command("transom.cli.generate", "Continue a prompt with a decoder."),
     "classify": Command("transom.cli.classify", "Label texts with an encoder."),

@@ -22,6 +22,18 @@ def cross_entropy(
     return -((1.0 - smoothing) * at_target + smoothing * log_probabilities.mean(dim=-1)).sum(), real.sum()
 
 
+def weighted_cross_entropy(
+    logits: Float[Tensor, "any labels"],
+    targets: Int[Tensor, " any"],
+    weights: Float[Tensor, " labels"],
+    smoothing: float,
+) -> Float[Tensor, ""]:
+    """The sum of −w(target) log p(target); with smoothing, the share that goes to a label is weighed by its own w."""
+    losses = -torch.log_softmax(logits.float(), dim=-1) * weights.to(logits.device)
+    at_target = losses.gather(1, targets[:, None])[:, 0]
+    return ((1.0 - smoothing) * at_target + smoothing * losses.mean(dim=-1)).sum()
+
+
 def perplexity(loss: float) -> float:
     """e to the mean loss: as uncertain as a fair choice among this many tokens."""
     return float(torch.tensor(loss, dtype=torch.float64).exp())

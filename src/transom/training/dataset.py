@@ -9,14 +9,14 @@ from msgspec import Meta, Struct
 
 from transom.files.atomic_files import sha256_of
 from transom.files.untrusted_files import require_file
-from transom.models.folder import TOKENIZER
+from transom.models.folder import CONFIG, TOKENIZER
 from transom.models.safetensors_files import find_shards
 from transom.names import Misfit
 from transom.text.batches import Ragged
 from transom.text.corpora import FORMATS, Example
 from transom.text.holdout_split import split_examples
 from transom.text.tokenizer import Tokenizer
-from transom.training.recipe import DataSettings, Files, Recipe, list_files
+from transom.training.recipe import DataSettings, Files, Recipe, adopts_model, list_files
 
 WITH_COLUMNS = {"tsv", "csv", "parquet", "jsonl"}
 SKIPS_BLANK = {"lines", "document"}  # formats that leave out blank lines anyway
@@ -64,7 +64,9 @@ def load_or_train_tokenizer(recipe: Recipe, texts: Iterable[str], folder: Path) 
     settings, path = recipe.tokens, folder / TOKENIZER
     if path.exists():
         return Tokenizer.load(path)
-    if settings.file is not None:
+    if recipe.start is not None and adopts_model(recipe):
+        tokenizer = Tokenizer.load(Path(recipe.start.model) / TOKENIZER)
+    elif settings.file is not None:
         tokenizer = Tokenizer.load(settings.file)
     else:
         choices = {"lowercase": settings.lowercase, "case": settings.case, "digits": settings.digits}
@@ -89,9 +91,9 @@ def hash_files(recipe: Recipe) -> dict[str, str]:
     """SHA-256 of every file of data and vectors that a recipe names, as it is on disk (a .gz stays packed)."""
     named: list[Files | None] = [recipe.data.train, recipe.data.valid, recipe.vectors and recipe.vectors.file]
     if recipe.start is not None:
-        named.append(
-            [str(Path(recipe.start.model) / name) for name in (TOKENIZER, *find_shards(Path(recipe.start.model)))]
-        )
+        config = [CONFIG] if adopts_model(recipe) else []
+        names = (TOKENIZER, *config, *find_shards(Path(recipe.start.model)))
+        named.append([str(Path(recipe.start.model) / name) for name in names])
     if recipe.augment is not None:
         named += [recipe.augment.pairs, recipe.augment.slots, recipe.augment.templates]
     paths = [path for files in [*named, recipe.data.everyday] for path in list_files(files)]

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from msgspec.structs import replace
 
+from transom.layers.lora import add_lora, merge_lora
 from transom.models import EncoderDecoder, Model
 from transom.names import Misfit
 from transom.text.everyday import EverydaySentence, list_failures, rates_by_kind, read_everyday
@@ -14,7 +15,7 @@ from transom.text.tokenizer import Tokenizer
 from transom.training.checkpoint_files import Checkpoint
 from transom.training.dataset import TOKENIZER, check_tokenizer
 from transom.training.inference import load_for_task, translate
-from transom.training.recipe import Recipe, list_files
+from transom.training.recipe import Recipe, adopts_model, list_files
 from transom.training.resume import parse_checkpoint
 from transom.training.task import EvaluationResult
 from transom.training.tasks import TASKS
@@ -92,9 +93,15 @@ def load_from_checkpoint(recipe: Recipe, checkpoint: Checkpoint, run: Path) -> M
     if saved.inputs is not None:
         check_tokenizer(saved.inputs, run)
     train = replace(recipe.train, block=own.train.block)
-    recipe = replace(recipe, model=own.model, tokens=own.tokens, vectors=None, start=None, train=train)
+    # A model that was adopted has the sizes of the one it started from; otherwise the recipe has them.
+    start = own.start if adopts_model(own) else None
+    parts = {"model": own.model, "tokens": own.tokens, "lora": own.lora}
+    recipe = replace(recipe, **parts, vectors=None, start=start, train=train)
     model = TASKS[recipe.task](recipe, run, lambda text: None, on_test_set=True).new_model()
+    if own.lora is not None:
+        add_lora(model, own.lora.names, own.lora.rank, own.lora.alpha)
     restore_model(model, checkpoint.group("model"))
+    merge_lora(model)
     return model.eval()
 
 

@@ -58,6 +58,8 @@ class TranslationScores:
     chrf: float
     signature: str
     loops: int = 0
+    translations: tuple[str, ...] = ()
+    targets: tuple[tuple[str, ...], ...] = ()
 
 
 def translation_scores(
@@ -67,7 +69,8 @@ def translation_scores(
     sources, targets = group_references(pairs)
     translations = translate(model, tokenizer, sources, beams)
     scores = score_translations(translations, targets, tokenizer.lowercase)
-    return replace(scores, loops=count_loops(sources, translations))
+    lists = {"translations": tuple(translations), "targets": tuple(map(tuple, targets))}
+    return replace(scores, loops=count_loops(sources, translations), **lists)
 
 
 def score_translations(

@@ -15,6 +15,7 @@ from transom.models import Model
 from transom.names import Misfit
 from transom.training.dataset import InputHashes
 from transom.training.distributed import World
+from transom.training.fine_tuning import depth_shares, prepare_fine_tuning
 from transom.training.optimizers import build_optimizer, rate_share, set_rate
 from transom.training.precision import Precision
 from transom.training.recipe import Recipe
@@ -65,16 +66,21 @@ class TrainingLoop:
         self.precision = Precision(recipe.train.precision, world.device)
         torch.manual_seed(derive_seed(recipe.seed, 0))
         self.model: Model = task.new_model().to(world.device)
+        prepare_fine_tuning(self.model, recipe, self.note)
         if recipe.train.compile:
             compile_blocks(self.model)
         self.wrapped = world.wrap(self.model, recipe.train.wrapping)
         settings = recipe.optimizer
-        self.optimizer = build_optimizer(
-            self.wrapped, settings.kind, settings.rate, settings.decay, betas=tuple(settings.betas), eps=settings.eps
-        )
+        more = {"betas": tuple(settings.betas), "eps": settings.eps, "shares": self.rate_shares()}
+        self.optimizer = build_optimizer(self.wrapped, settings.kind, settings.rate, settings.decay, **more)
         start = DataPosition(epoch=0, batch=0, updates=0)
         self.state = RunState(position=start, best=None, best_update=0, evaluations_without_gain=0)
         self.inputs: InputHashes | None = None  # for the checkpoints
+
+    def rate_shares(self) -> dict[str, float] | None:
+        """The share of the rate for each parameter of the wrapped model, if it goes by depth."""
+        start = self.recipe.start
+        return None if start is None or start.depth_decay == 1.0 else depth_shares(self.wrapped, start.depth_decay)
 
     @cached_property
     def total_updates(self) -> int:
@@ -208,3 +214,5 @@ def check_processes(recipe: Recipe, world: World) -> None:
             "train.precision = 'float16' needs one loss scale for all processes, which train.wrapping = 'fsdp' does not"
             " have; use bfloat16, or wrapping = 'ddp'"
         )
+    if world.size > 1 and recipe.lora is not None and recipe.train.wrapping == "fsdp":
+        raise Misfit("[lora] is merged into whole matrices, which train.wrapping = 'fsdp' splits; use wrapping = 'ddp'")

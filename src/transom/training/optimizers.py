@@ -1,7 +1,7 @@
 """Optimizers and learning-rate schedules by name."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -10,24 +10,41 @@ from torch import nn
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
 
 
-def build_optimizer(model: nn.Module, kind: str, rate: float, decay: float, **kwargs: Any) -> torch.optim.Optimizer:
+def build_optimizer(
+    model: nn.Module, kind: str, rate: float, decay: float, shares: Mapping[str, float] | None = None, **kwargs: Any
+) -> torch.optim.Optimizer:
     """The optimizer of all trainable parameters; matrices decay, vectors (norms and biases) do not.
+
+    shares   of the rate for each parameter, by name; by default all have the whole rate
 
     Decay makes a matrix's map weaker; for a bias or the gain of a norm it has no such meaning (Brown et al. 2020,
     appendix B, use the same rule).
     """
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": [parameter for parameter in trainable if parameter.dim() >= 2], "weight_decay": decay},
         {"params": [parameter for parameter in trainable if parameter.dim() < 2], "weight_decay": 0.0},
     ]
+    if shares is not None:
+        groups = [part for group in groups for part in split_by_share(group, model, shares)]
     fused = all(parameter.device.type in ("cpu", "cuda", "mps") for parameter in trainable)
     return OPTIMIZERS[kind]([group for group in groups if group["params"]], lr=rate, fused=fused, **kwargs)
 
 
+def split_by_share(group: dict[str, Any], model: nn.Module, shares: Mapping[str, float]) -> list[dict[str, Any]]:
+    """A parameter group split into one for each share of the rate, the largest first."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    own = {id(parameter): shares[names[id(parameter)]] for parameter in group["params"]}
+    return [
+        {**group, "params": [one for one in group["params"] if own[id(one)] == share], "share": share}
+        for share in sorted(set(own.values()), reverse=True)
+    ]
+
+
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the rate of all parameters; a group with a share gets that much of it."""
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group.get("share", 1.0)
 
 
 def inverse_sqrt_decay(update: int, warmup: int, updates: int, final: float) -> float:

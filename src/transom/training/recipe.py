@@ -83,9 +83,20 @@ class VectorSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class StartSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A trained model for the parameters to start from."""
+    """A trained model for the parameters to start from, which of them stay as they are, and rates by depth."""
 
     model: str
+    freeze: list[str] = field(default_factory=list)
+    depth_decay: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
+
+
+class LoraSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Low-rank updates of projections, by name (`layers/lora.py`)."""
+
+    rank: AtLeastOne = 8
+    alpha: Positive = 16.0
+    names: Annotated[list[str], Meta(min_length=1)] = field(default_factory=lambda: ["*.W_Q", "*.W_V"])
+    also: list[str] = field(default_factory=list)
 
 
 class OptimizerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -113,6 +124,7 @@ class TrainSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     epochs: Count = 0
     clip: Annotated[float, Meta(ge=0.0)] = 1.0
     smoothing: Share = 0.0
+    class_weights: str = "none"
     precision: str = "float32"
     compile: bool = False
     wrapping: str = "ddp"
@@ -143,6 +155,7 @@ class Recipe(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     tokens: TokenizerSettings = field(default_factory=TokenizerSettings)
     vectors: VectorSettings | None = None
     start: StartSettings | None = None
+    lora: LoraSettings | None = None
     model: dict[str, Any] = field(default_factory=dict)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
@@ -156,11 +169,13 @@ SECTIONS: dict[str, type[Struct]] = {
     "tokens": TokenizerSettings,
     "vectors": VectorSettings,
     "start": StartSettings,
+    "lora": LoraSettings,
     "optimizer": OptimizerSettings,
     "schedule": ScheduleSettings,
     "train": TrainSettings,
     "judge": EvaluationSettings,
 }
+CLASS_WEIGHTS = ("none", "balanced")
 TASK_NAMES = ("translate", "write", "classify")
 FROM_DATA = {"vocabulary": "the tokenizer", "labels": "the examples"}  # settings of [model] that no recipe has
 # What may change between two starts of the same run: its length, reports and evaluation, and what it runs on.
@@ -227,6 +242,7 @@ def check_choices(recipe: Recipe, where: str) -> None:
         ("optimizer.kind", recipe.optimizer.kind, OPTIMIZERS),
         ("schedule.kind", recipe.schedule.kind, SCHEDULES),
         ("train.precision", recipe.train.precision, PRECISIONS),
+        ("train.class_weights", recipe.train.class_weights, CLASS_WEIGHTS),
         ("train.wrapping", recipe.train.wrapping, WRAPPINGS),
     ):
         check_choice(f"{where}: {name}", choice, dict.fromkeys(known))
@@ -254,15 +270,42 @@ def check_combinations(recipe: Recipe, where: str) -> None:
         )
     if recipe.vectors is not None and recipe.task != "classify":
         raise Misfit(f"{where}: [vectors] are for task = 'classify', but it is {recipe.task!r}; leave the section out")
-    for name, section in (("[augment]", recipe.augment), ("data.everyday", data.everyday), ("[start]", recipe.start)):
+    for name, section in (("[augment]", recipe.augment), ("data.everyday", data.everyday)):
         if section is not None and recipe.task != "translate":
             raise Misfit(f"{where}: {name} is for task = 'translate', but it is {recipe.task!r}; leave it out")
     if recipe.augment is not None and data.store is not None:
         raise Misfit(f"{where}: [augment] changes pairs in memory, but data.store keeps them on disk; leave out one")
+    check_fine_tuning(recipe, where)
+    if recipe.train.class_weights != "none" and recipe.task != "classify":
+        raise Misfit(f"{where}: train.class_weights is for task = 'classify', but it is {recipe.task!r}; leave it out")
     if recipe.tokens.sample and data.store is None:
         raise Misfit(f"{where}: tokens.sample is for a corpus with data.store, but there is none; leave it out")
     if data.test and recipe.task == "write":
         raise Misfit(f"{where}: task = 'write' has no test set, but data.test={data.test}; leave it out")
+
+
+def check_fine_tuning(recipe: Recipe, where: str) -> None:
+    """The settings of a run that starts from a model fit together."""
+    if recipe.lora is not None and recipe.start is None:
+        raise Misfit(f"{where}: [lora] updates a trained model, but there is no [start]; name one there")
+    if recipe.lora is not None and recipe.start is not None and recipe.start.freeze:
+        raise Misfit(f"{where}: [lora] freezes all but its updates, but start.freeze is there too; leave it out")
+    if recipe.lora is not None and recipe.train.compile:
+        raise Misfit(f"{where}: train.compile does not know [lora], but both are there; leave out one")
+    if adopts_model(recipe):
+        if recipe.tokens != TokenizerSettings(sample=recipe.tokens.sample):
+            raise Misfit(f"{where}: [start] brings its tokenizer, but there is [tokens] too; leave that section out")
+        if recipe.vectors is not None:
+            raise Misfit(f"{where}: [start] brings its embedding, but there is [vectors] too; leave that section out")
+
+
+def adopts_model(recipe: Recipe) -> bool:
+    """Whether the run goes on with the model of [start]: its sizes, its tokenizer and its parameters.
+
+    A translator whose [model] has sizes of its own only takes over parameters (`training/starting_model.py`).
+    """
+    own_sizes = recipe.task == "translate" and bool(recipe.model)
+    return recipe.start is not None and not own_sizes
 
 
 def list_files(files: Files | None) -> list[str]:

@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from typing import Annotated, Protocol, runtime_checkable
 
+import numpy as np
 from msgspec import Meta, Struct, field
 from torch import Tensor
 
 from transom.models import Model
 from transom.text.tokenizer import Tokenizer
+from transom.training.confusion import ConfusionMatrix
 
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
 
@@ -28,6 +30,10 @@ class EvaluationResult:
     main_metric: str
     higher_is_better: bool
     signature: str = ""  # of sacreBLEU: how the metrics were computed
+    confusion: ConfusionMatrix | None = None  # of a classifier
+    hits: np.ndarray | None = None  # of a classifier: which examples are right, in their order
+    translations: tuple[str, ...] = ()  # of a translator
+    targets: tuple[tuple[str, ...], ...] = ()  # of each translation: what it is compared with
 
     def is_better(self, best: float | None) -> bool:
         value = self.metrics[self.main_metric]

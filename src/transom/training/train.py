@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from transom.files.atomic_files import sha256_of
+from transom.layers.lora import merge_lora
 from transom.training import precision, training_state
 from transom.training.checkpoint import MODEL, STEPS, Checkpoints, list_steps
 from transom.training.checkpoint_files import average_checkpoints
@@ -105,6 +106,7 @@ def finish(training: TrainingLoop, checkpoints: Checkpoints | None, folder: Path
             training_state.check_parameters(model, final)
             for name, parameter in model.named_parameters():
                 parameter.copy_(shard_like(final[name], parameter))
+            merge_lora(model)
             model.eval()
             model.save_pretrained(folder, tokenizer=training.task.tokenizer)
     training.world.wait("the end")

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from transom.equations.losses import cross_entropy
+from transom.equations.losses import cross_entropy, weighted_cross_entropy
 from transom.layers import Embedding
 from transom.models import Encoder, EncoderConfig, Model
 from transom.models.folder import TOKENIZER
@@ -20,10 +20,14 @@ from transom.text.tokenizer import Tokenizer
 from transom.text.window_batches import WindowBatches
 from transom.text.word_vectors import word_vectors
 from transom.training import dataset
+from transom.training.confusion import ConfusionMatrix
 from transom.training.evaluation_metrics import accuracy, macro_f1, mean_loss
+from transom.training.fine_tuning import adopt_model
 from transom.training.recipe import Recipe, VectorSettings, model_config
 from transom.training.stored_corpus import held_out_examples, open_stored_corpus, stored_labels
 from transom.training.task import Batch, EvaluationResult
+
+PIECE = 2**20  # labels that are counted at once
 
 
 def start_from_vectors(embedding: Embedding, tokenizer: Tokenizer, settings: VectorSettings) -> str:
@@ -106,6 +110,8 @@ class ClassificationTask:
         return TokenizedTexts(tokens, labels, self.tokenizer.padding)
 
     def new_model(self) -> Model:
+        if self.recipe.start is not None:
+            return adopt_model(self.recipe, "encoder", self.note, labels=tuple(self.labels), masked_tokens=False)
         model = Encoder(model_config(EncoderConfig, self.recipe, self.tokenizer.size, labels=self.labels))
         if self.recipe.vectors is not None:
             self.note(start_from_vectors(model.embedding, self.tokenizer, self.recipe.vectors))
@@ -118,7 +124,16 @@ class ClassificationTask:
         return self.train_set.batch(self.plan(epoch)[position][part])
 
     def loss(self, model: Model, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-        return cross_entropy(self.logits(model, batch), batch.tensors["label"], None, smoothing)
+        logits, labels = self.logits(model, batch), batch.tensors["label"]
+        if self.recipe.train.class_weights == "none":
+            return cross_entropy(logits, labels, None, smoothing)
+        return weighted_cross_entropy(logits, labels, self.class_weights, smoothing), torch.tensor(len(labels))
+
+    @cached_property
+    def class_weights(self) -> Tensor:
+        """The weight of each label, so that all weigh the same: examples / (labels · those of the label)."""
+        counts = count_labels(self.train_set.labels, len(self.labels))
+        return torch.from_numpy(counts.sum() / (len(counts) * np.maximum(counts, 1))).float()
 
     def logits(self, model: Model, batch: Batch) -> Tensor:
         assert isinstance(model, Encoder)
@@ -136,12 +151,21 @@ class ClassificationTask:
         results = [(self.logits(model, batch), batch.tensors["label"]) for batch in map(self.held_out.batch, plan)]
         predicted = torch.cat([logits.argmax(dim=-1) for logits, _ in results])
         right = torch.cat([labels for _, labels in results])
+        hits = np.empty(len(right), dtype=bool)
+        hits[np.concatenate(plan)] = (predicted == right).numpy()
         metrics = {
             "loss": mean_loss(cross_entropy(logits, labels) for logits, labels in results),
             "accuracy": accuracy(predicted, right),
             "f1": macro_f1(predicted, right, len(self.labels)),
         }
-        return EvaluationResult(metrics, "accuracy", higher_is_better=True)
+        confusion = ConfusionMatrix.from_predictions(tuple(self.labels), predicted.numpy(), right.numpy())
+        return EvaluationResult(metrics, "accuracy", higher_is_better=True, confusion=confusion, hits=hits)
+
+
+def count_labels(labels: np.ndarray, count: int) -> np.ndarray:
+    """How many examples each label has; piece by piece, because the labels may be on disk."""
+    pieces = (labels[first : first + PIECE] for first in range(0, len(labels), PIECE))
+    return sum((np.bincount(piece, minlength=count) for piece in pieces), start=np.zeros(count, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from transom.text.corpora import Line
 from transom.text.window_batches import permuted_starts
 from transom.training import dataset
 from transom.training.evaluation_metrics import mean_loss
+from transom.training.fine_tuning import adopt_model
 from transom.training.recipe import Recipe, model_config
 from transom.training.stored_corpus import open_stored_corpus, require_store
 from transom.training.task import Batch, EvaluationResult
@@ -27,7 +28,7 @@ class LanguageModellingTask:
     model_kind = "decoder"
 
     def __init__(self, recipe: Recipe, folder: Path, note: Callable[[str], None], on_test_set: bool = False) -> None:
-        self.recipe = recipe
+        self.recipe, self.note = recipe, note
         data = recipe.data
         if data.store is None:
             texts = [line.text for line in dataset.read_examples(data, data.train, Line)]
@@ -52,6 +53,8 @@ class LanguageModellingTask:
         return np.concatenate([np.append(row, self.tokenizer.end) for row in rows])
 
     def new_model(self) -> Model:
+        if self.recipe.start is not None:
+            return adopt_model(self.recipe, "decoder", self.note)
         return Decoder(model_config(DecoderConfig, self.recipe, self.tokenizer.size, longest=self.recipe.train.block))
 
     def batches(self, epoch: int) -> int:

@@ -20,7 +20,8 @@ from transom.text.window_batches import WindowBatches
 from transom.training import dataset
 from transom.training.augmented_data import augment_training_pairs
 from transom.training.evaluation_metrics import mean_loss, translation_scores
-from transom.training.recipe import Recipe, model_config
+from transom.training.fine_tuning import adopt_model
+from transom.training.recipe import Recipe, adopts_model, model_config
 from transom.training.starting_model import start_from_model
 from transom.training.stored_corpus import held_out_examples, open_stored_corpus
 from transom.training.task import Batch, EvaluationResult
@@ -69,6 +70,8 @@ class TranslationTask:
         return held_out_examples(recipe, Pair, False, note)
 
     def new_model(self) -> Model:
+        if adopts_model(self.recipe):
+            return adopt_model(self.recipe, "encoder_decoder", self.note)
         model = EncoderDecoder(model_config(EncoderDecoderConfig, self.recipe, self.tokenizer.size))
         if self.recipe.start is not None:
             self.note(start_from_model(model, self.tokenizer, self.recipe.start.model))
@@ -97,7 +100,8 @@ class TranslationTask:
         assert isinstance(model, EncoderDecoder)
         scores = translation_scores(model, self.tokenizer, self.held_out.pairs, self.recipe.judge.beams)
         metrics |= {"bleu": scores.bleu, "chrf": scores.chrf, "loops": scores.loops}
-        return EvaluationResult(metrics, "bleu", higher_is_better=True, signature=scores.signature)
+        lists = {"translations": scores.translations, "targets": scores.targets}
+        return EvaluationResult(metrics, "bleu", higher_is_better=True, signature=scores.signature, **lists)
 
 
 @dataclass(frozen=True, eq=False)
