@@ -59,28 +59,32 @@ def run(
         print_note(f"--beams is for translations, but the task is {loaded.task}; leave it out")
     if everyday and loaded.data.everyday is None:
         raise Misfit(f"--everyday needs lists of sentences, but {recipe} has no data.everyday; name files there")
-    found = evaluate_folder(loaded, folder, beams or BEAMS, recipe, everyday)
     if everyday and (beside or confusion):
         raise Misfit("--everyday evaluates nothing else, but there is --beside or --confusion too; leave it out")
-    evaluation, comparisons = found.evaluation, list["Comparison"]()
-    if beside is not None and evaluation is not None:
+    found = evaluate_folder(loaded, folder, beams or BEAMS, recipe, everyday)
+    comparisons = list["Comparison"]()
+    if beside is not None and found.evaluation is not None:
         other = evaluate_folder(loaded, beside, beams or BEAMS, recipe, False).evaluation
-        assert other is not None
-        comparisons = compare(evaluation, other, loaded.task)
+        comparisons = compare(found.evaluation, other, loaded.task)
     if confusion is not None:
-        save_confusion(evaluation, confusion, str(folder))
+        save_confusion(found.evaluation, confusion, str(folder))
+    report(found, comparisons, everyday, as_json)
+
+
+def report(found: "FolderEvaluation", comparisons: "list[Comparison]", everyday: bool, as_json: bool) -> None:
+    """Print everything as JSON, or for people."""
+    evaluation = found.evaluation
     if as_json:
         compared = {"compared": [one.to_dict() for one in comparisons]} if comparisons else {}
-        print_json(
-            {**found.about, **metrics_of(evaluation), **labels_of(evaluation), **everyday_of(found.lists), **compared}
-        )
+        lists = everyday_of(found.lists)
+        print_json({**found.about, **metrics_of(evaluation), **labels_of(evaluation), **lists, **compared})
         return
     print_results(evaluation, found.lists, everyday)
     for comparison in comparisons:
         print_text(comparison.summary())
 
 
-class Evaluated(NamedTuple):
+class FolderEvaluation(NamedTuple):
     """What was evaluated, its metrics, and the lists of everyday sentences."""
 
     about: dict[str, object]
@@ -88,7 +92,7 @@ class Evaluated(NamedTuple):
     lists: "list[EverydayResult]"
 
 
-def evaluate_folder(recipe: "Recipe", folder: Path, beams: int, path: Path, only_everyday: bool) -> Evaluated:
+def evaluate_folder(recipe: "Recipe", folder: Path, beams: int, path: Path, only_everyday: bool) -> FolderEvaluation:
     """The model in a folder, a checkpoint, or the newest checkpoint of a run that is not finished."""
     from transom.training.checkpoint import find_unfinished
     from transom.training.checkpoint_files import STATE, load_checkpoint
@@ -99,7 +103,7 @@ def evaluate_folder(recipe: "Recipe", folder: Path, beams: int, path: Path, only
     if checkpoint is None and unfinished is None:
         evaluation = None if only_everyday else evaluate(recipe, folder, beams, report_progress)
         lists = evaluate_everyday(recipe, folder, beams) if recipe.data.everyday else []
-        return Evaluated({"model": str(folder)}, evaluation, lists)
+        return FolderEvaluation({"model": str(folder)}, evaluation, lists)
     about: dict[str, object] = {}
     if checkpoint is None:
         assert unfinished is not None
@@ -107,13 +111,14 @@ def evaluate_folder(recipe: "Recipe", folder: Path, beams: int, path: Path, only
         about["unfinished"] = True
     evaluation = None if only_everyday else evaluate_checkpoint(recipe, checkpoint, beams, report_progress)
     lists = evaluate_everyday_checkpoint(recipe, checkpoint, beams) if recipe.data.everyday else []
-    return Evaluated({"model": str(checkpoint.path), **about, "update": checkpoint.step}, evaluation, lists)
+    return FolderEvaluation({"model": str(checkpoint.path), **about, "update": checkpoint.step}, evaluation, lists)
 
 
-def compare(first: "EvaluationResult", second: "EvaluationResult", task: str) -> "list[Comparison]":
+def compare(first: "EvaluationResult", second: "EvaluationResult | None", task: str) -> "list[Comparison]":
     """Two models on the same examples: accuracy by a bootstrap of our own, BLEU and chrF by sacreBLEU's."""
     from transom.training.paired_bootstrap import compare_hits, compare_translations
 
+    assert second is not None
     if first.hits is not None and second.hits is not None:
         return [compare_hits(first.hits, second.hits)]
     if first.translations and first.targets == second.targets:

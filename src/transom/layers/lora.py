@@ -29,11 +29,11 @@ class LoRA(nn.Module):
         nn.init.zeros_(self.B.weight)
         self.base.requires_grad_(False)
 
-    def forward(self, x: Float[Tensor, "*any d_in"]) -> Float[Tensor, "*any d_out"]:
+    def forward(self, x: Float[Tensor, "batch token any"]) -> Float[Tensor, "batch token any2"]:
         return self.base(x) + self.scale * self.B(self.A(x))
 
     @property
-    def weight(self) -> Float[Tensor, "d_out d_in"]:
+    def weight(self) -> Tensor:
         """The matrix of the whole map, for a part that computes with it directly."""
         return self.base.weight + self.scale * (self.B.weight @ self.A.weight)
 
