@@ -110,6 +110,7 @@ RUNS = {
     "train a lesson": (2, ["train", "lesson.toml"]),
     "train --set": (2, ["train", "lesson.toml", "--set", f"{EVIL}=1"]),
     "evaluate nothing": (2, ["evaluate", "gone.toml"]),
+    "diff nothing": (2, ["diff", "gone", "gone"]),
     "translate": (0, ["translate", EVIL, "--model", "both"]),
     "translate --json": (0, ["translate", EVIL, "--model", "both", "--json"]),
     "translate wrong": (2, ["translate", EVIL, "--model", "decoder"]),

@@ -191,3 +191,29 @@ def test_settings_that_do_not_go_together(tmp_path, sections, message):
 def test_sizes_of_an_adopted_model_cannot_change(tmp_path, trained):
     with pytest.raises(Misfit, match=r"has 'd_model', but \[start\] brings the model with its sizes; only dropout,"):
         train(classifier(tmp_path, "run", start={"model": str(trained)}, model={"d_model": 16}))
+
+
+def test_a_bert_of_hugging_face_is_fine_tuned(tmp_path):
+    transformers = pytest.importorskip("transformers", reason="transformers comes with the extra hf")
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"]
+    engine = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="[UNK]"))
+    engine.pre_tokenizer = pre_tokenizers.Whitespace()
+    engine.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    folder = tmp_path / "bert"
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=6, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=11,
+        max_position_embeddings=20,
+    )  # fmt: skip
+    transformers.BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=engine, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+    )
+    fast.save_pretrained(folder)
+    recipe = classifier(tmp_path, "run", start={"model": str(folder), "depth_decay": 0.5})
+    model = train(recipe)
+    found = evaluate(recipe, model, 1, print).metrics
+    assert 0 <= found["accuracy"] <= 1
+    assert (model / "tokenizer_config.json").exists()

@@ -86,9 +86,9 @@ def test_the_reference_runs_as_it_is(tmp_path, monkeypatch):
 
 
 UNKNOWN = {"data": "trian", "tokens": "vocabluary", "vectors": "fiel", "optimizer": "rat", "schedule": "warmpu"}
-UNKNOWN |= {"train": "update", "judge": "beam", "augment": "typo", "start": "modle"}
+UNKNOWN |= {"train": "update", "judge": "beam", "augment": "typo", "start": "modle", "lora": "rnak"}
 SUGGESTED = {"data": "train", "tokens": "vocabulary", "vectors": "file", "optimizer": "rate", "schedule": "warmup"}
-SUGGESTED |= {"train": "updates", "judge": "beams", "augment": "typos", "start": "model"}
+SUGGESTED |= {"train": "updates", "judge": "beams", "augment": "typos", "start": "model", "lora": "rank"}
 
 
 @pytest.mark.parametrize("section", SECTIONS)
