@@ -80,13 +80,17 @@ def test_evaluate_prints_each_metric(home, run_command, task):
     out, err = run_command("evaluate", home / f"{task}.toml", "--beams", 2)
     note = f"--beams is for translations, but the task is {task}; leave it out"
     assert (f"transom: {note}\n" in err) == (task != "translate")
-    lines = out.splitlines()
+    metrics, _, by_label = out.partition("\nlabel ")  # of a classifier: each label, and the confusion matrix
+    assert ("precision" in by_label and "Which labels are confused" in by_label) == (task == "classify")
+    lines = metrics.splitlines()
     signatures = [line.split()[1] for line in lines if line.startswith("signature")]
     lines = lines[: len(lines) - len(signatures)]
     assert [line.split()[0] for line in lines] == METRICS[task]
     found = json.loads(run_command("evaluate", home / f"{task}.toml", "--beams", 2, "--json").out)
     assert found.pop("model") == f"{home}/{task}/model"
     assert [found.pop("signature")] == signatures if task == "translate" else not signatures
+    if task == "classify":
+        assert list(found.pop("labels")) == found.pop("confusion")["labels"]
     assert list(found) == METRICS[task]
     for line in lines:
         name, number = line.split()
