@@ -6,6 +6,7 @@ from itertools import product
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from transom.names import Misfit
 from transom.serve import map_tiles, run_queries
 from transom.serve.answer_cache import Answer, as_answer
 from transom.serve.offline_stage import stage_answers
@@ -115,7 +116,10 @@ class OfflineAnswers:
         if self.run.model is None or max(queries, keys) > MOST_TOKENS:
             return False
         for row in range(queries):
-            effects = run_queries.edge_effects(self.run, index, EffectsRequest(head=head, query=row), self.job)
+            try:
+                effects = run_queries.edge_effects(self.run, index, EffectsRequest(head=head, query=row), self.job)
+            except Misfit:  # an encoder without a head gives vectors, of which no effect is measured
+                return False
             self.add(f"{self.base}/{index}/effects?head={head}&query={row}", effects)
         return True
 
