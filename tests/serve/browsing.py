@@ -7,6 +7,7 @@ from contextlib import contextmanager
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 QUIET = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
 SENTENCE = "The cat sat on the mat."
+PATIENCE = 120_000  # milliseconds: the machine may have other things to do
 VIEWS = ["stage", "see", "walk", "map", "heads", "compare", "learn"]
 
 
@@ -16,6 +17,7 @@ def checked_page(browser, root, offline=False):
     size = {"width": 1200, "height": 900}
     context = browser.new_context(viewport=size, reduced_motion="reduce", offline=offline)
     page = context.new_page()
+    page.set_default_timeout(PATIENCE)
     page.wrong = []
     page.on("dialog", lambda dialog: (page.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     page.on("request", lambda request: None if request.url.startswith(root) else page.wrong.append(request.url))
@@ -39,7 +41,7 @@ def expect(locator):
     """Playwright's assertions, which wait until the page is ready, for a long time on a busy machine."""
     from playwright.sync_api import expect as playwright_expect
 
-    playwright_expect.set_options(timeout=30_000)
+    playwright_expect.set_options(timeout=PATIENCE)
     return playwright_expect(locator)
 
 
