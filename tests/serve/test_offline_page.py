@@ -153,14 +153,16 @@ def test_a_notebook_shows_the_page_of_a_trace_and_a_terminal_opens_it(monkeypatc
     trace.show("page")
     path = capsys.readouterr().out.removeprefix("the page is in ").strip()
     assert browsed == [f"file://{path}"]
-    display = types.SimpleNamespace(display=displayed.append)
+    display = types.SimpleNamespace(display=lambda thing, raw=False: displayed.append(thing))
+    monkeypatch.setitem(sys.modules, "anywidget", None)
     monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
     monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
     monkeypatch.setitem(sys.modules, "IPython.display", display)
-    trace.show()
+    view = trace.show()
     trace.show("matrix", head=2)
-    assert re.match(r"Page\([\d,]+ characters: ", repr(displayed[0]))
-    assert displayed[0]._repr_html_().startswith('<iframe sandbox="allow-scripts" ')
+    assert re.match(r"Page\([\d,]+ characters: ", repr(view.page))
+    assert displayed[0]["text/html"].startswith('<iframe sandbox="allow-scripts" ')
+    assert displayed[0]["text/plain"] == repr(view)
     assert displayed[1].view == "matrix"
 
 
