@@ -38,7 +38,7 @@ COMMANDS = {
     "exercises": Command("transom.cli.exercises", "Exercises on a lesson, from a seed, with checked solutions."),
     "check": Command("transom.cli.check", "Check every figure of a worked example, and say why one is wrong."),
     "serve": Command("transom.cli.serve", "A local page to explore attention."),
-    "site": Command("transom.cli.site", "A static site: the translator in the browser, lessons, recorded runs."),
+    "site": Command("transom.cli.site", "A static site: the translator in a browser, lessons, runs."),
     "train": Command("transom.cli.train", "Train a model from a recipe; resumes after a stop."),
     "evaluate": Command("transom.cli.evaluate", "Evaluate a trained model on its recipe's test examples."),
     "diff": Command("transom.cli.diff", "What moved between two models."),
