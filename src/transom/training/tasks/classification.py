@@ -106,7 +106,7 @@ class ClassificationTask:
         if long:
             self.note(f"{long} of {len(examples)} texts have more than {longest} tokens and are truncated")
         labels = np.array([self.labels.index(example.label) for example in examples], dtype=np.int64)
-        tokens = Ragged.from_lists(wrapping.wrap(row[:longest]) for row in rows)
+        tokens = Ragged.from_lists(wrapping.wrap(row[:longest].tolist()) for row in rows)
         return TokenizedTexts(tokens, labels, self.tokenizer.padding)
 
     def new_model(self) -> Model:
