@@ -118,8 +118,10 @@ class OfflineAnswers:
         for row in range(queries):
             try:
                 effects = run_queries.edge_effects(self.run, index, EffectsRequest(head=head, query=row), self.job)
-            except Misfit:  # an encoder without a head gives vectors, of which no effect is measured
-                return False
+            except Misfit:
+                if self.run.model.kind != "encoder":
+                    raise
+                return False  # an encoder without a head gives vectors, of which no effect is measured
             self.add(f"{self.base}/{index}/effects?head={head}&query={row}", effects)
         return True
 
