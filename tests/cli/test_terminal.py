@@ -119,6 +119,8 @@ RUNS = {
     "import nothing": (2, ["import", EVIL, "--to", "new"]),
     "import one of ours": (2, ["import", "decoder", "--to", "new"]),
     "export nothing": (2, ["export", EVIL, "--to", "new"]),
+    "site": (2, ["site", "new", "--record", EVIL]),
+    "site licence": (2, ["site", "new", "--licence", EVIL]),
     "classify": (0, ["classify", EVIL, "--model", "encoder"]),
     "classify --json": (0, ["classify", EVIL, "--model", "encoder", "--json"]),
     "heads merge": (2, ["heads", "--merge", "lesson.toml"]),
