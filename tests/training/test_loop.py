@@ -42,7 +42,8 @@ def test_an_update_is_torchs_own_of_the_mean_loss_over_real_targets(tmp_path, da
     run = training(tmp_path, data, model=plain, optimizer=adam, train={"clip": 0.1})
     twin = training(tmp_path, data, "twin", model=plain)
     batch = twin.task.batch(0, 0, slice(None)).tensors
-    logits = twin.model(batch["source"], batch["target"], batch["source"] != 0, batch["target"] != 0)
+    target = F.pad(batch["next"][:, :-1], (1, 0), value=1)  # the start token, then each token but the last
+    logits = twin.model(batch["source"], target, batch["source"] != 0, batch["next"] != 0)
     loss = F.cross_entropy(logits.flatten(0, 1), batch["next"].flatten(), ignore_index=0, label_smoothing=0.1)
     loss.backward()
     norm = torch.nn.utils.clip_grad_norm_(twin.model.parameters(), 0.1)

@@ -154,6 +154,7 @@ def settings():
 def recipe_with(section, folder):
     """A recipe that has this section: those of a translator, or those of a classifier."""
     sections = {"augment": {"augment": {}}, "start": {"start": {"model": "m"}}}
+    sections["lora"] = sections["start"] | {"lora": {}}
     if section in sections:
         return small_recipe(folder, folder / "x.tsv", **sections[section])
     return small_recipe(folder, folder / "x.tsv", task="classify", vectors={"file": "v.txt"})

@@ -13,6 +13,7 @@ from transom.text.corpora import Labelled, Pair
 from transom.training.dataset import train_and_validation
 from transom.training.recipe import parse_recipe
 from transom.training.tasks import TASKS
+from transom.training.tasks.translation import shift_right
 
 PAIRS = "a b\tc\nc\td e f\nd e f a\tb b\n"
 ALL_ROWS = slice(None)
@@ -57,7 +58,8 @@ def test_a_translation_batch_is_source_and_end_then_start_and_target_then_next(t
     a, b, c, d, e, f = (task.tokenizer.encode(letter)[0] for letter in "abcdef")
     batch = task.train_set.batch(np.array([0, 2, 1]))
     assert batch.tensors["source"].tolist() == [[a, b, 2, 0, 0], [d, e, f, a, 2], [c, 2, 0, 0, 0]]
-    assert batch.tensors["target"].tolist() == [[1, c, 0, 0], [1, b, b, 0], [1, d, e, f]]
+    target = shift_right(batch.tensors["next"], 1, 0)
+    assert target.tolist() == [[1, c, 0, 0], [1, b, b, 0], [1, d, e, f]]
     assert batch.tensors["next"].tolist() == [[c, 2, 0, 0], [b, b, 2, 0], [d, e, f, 2]]
     assert batch.targets == 2 + 3 + 4 == int((batch.tensors["next"] != 0).sum())
 
@@ -72,7 +74,7 @@ def test_an_epoch_has_every_pair_once_and_another_has_another_order(tmp_path):
         orders.append(rows)
         for position in range(task.batches(epoch)):
             batch = task.batch(epoch, position, ALL_ROWS).tensors
-            assert max(batch["source"].numel(), batch["target"].numel()) <= recipe.train.tokens
+            assert max(batch["source"].numel(), batch["next"].numel()) <= recipe.train.tokens
     assert orders[0] != orders[1]
 
 
@@ -101,8 +103,9 @@ def test_a_process_without_a_row_has_zero_loss_and_zero_gradients(task, tmp_path
 def test_the_translation_loss_is_torchs_over_real_targets(tmp_path):
     task = translate(tmp_path)
     model, batch = task.new_model(), task.train_set.batch(np.array([0, 1, 2]))
-    source, target, after = (batch.tensors[name] for name in ("source", "target", "next"))
-    logits = model(source, target, source != 0, target != 0).flatten(0, 1)
+    source, after = batch.tensors["source"], batch.tensors["next"]
+    target = F.pad(after[:, :-1], (1, 0), value=1)  # the start token, then each token but the last
+    logits = model(source, target, source != 0, after != 0).flatten(0, 1)
     expected = F.cross_entropy(logits, after.flatten(), ignore_index=0, label_smoothing=0.3, reduction="sum")
     loss, count = task.loss(model, batch, 0.3)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)

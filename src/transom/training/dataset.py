@@ -8,12 +8,15 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from transom.files.atomic_files import sha256_of
+from transom.files.model_paths import is_gguf
 from transom.files.untrusted_files import require_file
 from transom.models.folder import CONFIG, TOKENIZER
+from transom.models.gguf.header import read_header
 from transom.models.safetensors_files import find_shards
 from transom.names import Misfit
 from transom.text.batches import Ragged
 from transom.text.corpora import FORMATS, Example
+from transom.text.gguf_tokenizer import load_gguf_tokenizer
 from transom.text.holdout_split import split_examples
 from transom.text.tokenizer import Tokenizer
 from transom.training.recipe import DataSettings, Files, Recipe, adopts_model, list_files
@@ -65,7 +68,7 @@ def load_or_train_tokenizer(recipe: Recipe, texts: Iterable[str], folder: Path) 
     if path.exists():
         return Tokenizer.load(path)
     if recipe.start is not None and adopts_model(recipe):
-        tokenizer = Tokenizer.load(Path(recipe.start.model) / TOKENIZER)
+        tokenizer = load_model_tokenizer(Path(recipe.start.model))
     elif settings.file is not None:
         tokenizer = Tokenizer.load(settings.file)
     else:
@@ -74,6 +77,13 @@ def load_or_train_tokenizer(recipe: Recipe, texts: Iterable[str], folder: Path) 
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(path)
     return tokenizer
+
+
+def load_model_tokenizer(model: Path) -> Tokenizer:
+    """The tokenizer of a model, in a folder or a GGUF file."""
+    if is_gguf(model):
+        return load_gguf_tokenizer(read_header(model).metadata, model)
+    return Tokenizer.load(model / TOKENIZER)
 
 
 def tokenize_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> Ragged:
@@ -91,13 +101,18 @@ def hash_files(recipe: Recipe) -> dict[str, str]:
     """SHA-256 of every file of data and vectors that a recipe names, as it is on disk (a .gz stays packed)."""
     named: list[Files | None] = [recipe.data.train, recipe.data.valid, recipe.vectors and recipe.vectors.file]
     if recipe.start is not None:
-        config = [CONFIG] if adopts_model(recipe) else []
-        names = (TOKENIZER, *config, *find_shards(Path(recipe.start.model)))
-        named.append([str(Path(recipe.start.model) / name) for name in names])
+        named.append(list_model_files(Path(recipe.start.model), adopts_model(recipe)))
     if recipe.augment is not None:
         named += [recipe.augment.pairs, recipe.augment.slots, recipe.augment.templates]
     paths = [path for files in [*named, recipe.data.everyday] for path in list_files(files)]
     return {path: sha256_of(require_file(path)) for path in dict.fromkeys(paths)}
+
+
+def list_model_files(model: Path, with_config: bool) -> list[str]:
+    """The files of a model that a run starts from."""
+    if is_gguf(model):
+        return [str(model)]
+    return [str(model / name) for name in (TOKENIZER, *([CONFIG] if with_config else []), *find_shards(model))]
 
 
 def check_tokenizer(saved: InputHashes, folder: Path) -> None:

@@ -241,8 +241,8 @@ class StoreWriting:
         if task == "translate":
             sides = [encode([pair.source for pair in examples]), encode([pair.target for pair in examples])]
             rows = list(zip(*sides, strict=True))
-            # One token more on each side: the start or end token.
-            lengths = [max(map(len, row)) + 1 for row in rows]
+            around = [wrapping.room for wrapping in self.tokenizer.pair_wrappings()]
+            lengths = [max(len(row[0]) + around[0], len(row[1]) + around[1]) for row in rows]
             rows = [row for row, length in zip(rows, lengths, strict=True) if length <= longest]
             self.count_rows(lengths, [length for length in lengths if length <= longest], len(lengths) - len(rows))
             self.builder.add_rows({"source": [row[0] for row in rows], "target": [row[1] for row in rows]})

@@ -6,6 +6,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Int
 from torch import Tensor
 
 from transom.equations.losses import perplexity
@@ -15,6 +16,7 @@ from transom.models.folder import TOKENIZER
 from transom.names import Misfit
 from transom.text.batches import Ragged, batches, filter_by_length, pad_rows
 from transom.text.corpora import Pair
+from transom.text.special_tokens import Wrapping
 from transom.text.tokenizer import Tokenizer
 from transom.text.window_batches import WindowBatches
 from transom.training import dataset
@@ -28,7 +30,8 @@ from transom.training.task import Batch, EvaluationResult
 
 
 class TranslationTask:
-    """Source in, target out. The decoder reads the target shifted right and learns each next token."""
+    """Source in, target out. The decoder reads the target shifted right, after the token with which its model starts to
+    write, and learns each next token."""
 
     model_kind = "encoder_decoder"
 
@@ -86,10 +89,11 @@ class TranslationTask:
     def loss(self, model: Model, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         assert isinstance(model, EncoderDecoder)
         padding = self.tokenizer.padding
-        source = batch.tensors["source"]
+        source, following = batch.tensors["source"], batch.tensors["next"]
+        target = shift_right(following, model.generation.decoder_start_token_id, padding)
         # The target is padded at the end, where the causal mask hides it already: only the source needs a mask.
-        hidden = model.hidden(source, batch.tensors["target"], source != padding).flatten(0, 1)
-        return linear_cross_entropy(*model.linear_output(hidden), batch.tensors["next"].flatten(), padding, smoothing)
+        hidden = model.hidden(source, target, source != padding).flatten(0, 1)
+        return linear_cross_entropy(*model.linear_output(hidden), following.flatten(), padding, smoothing)
 
     def evaluate(self, model: Model) -> EvaluationResult:
         plan = batches(self.held_out.lengths, self.recipe.train.tokens, 0, 0)
@@ -120,8 +124,8 @@ class TokenizedPairs:
         """Pairs from texts; those with a side beyond `longest` tokens are left out."""
         sources = dataset.tokenize_texts(tokenizer, (pair.source for pair in pairs))
         targets = dataset.tokenize_texts(tokenizer, (pair.target for pair in pairs))
-        # One token more on each side: the start or end token.
-        short = filter_by_length(np.stack([sources.lengths, targets.lengths], axis=1) + 1, longest)
+        lengths = np.stack([sources.lengths, targets.lengths], axis=1) + count_wrapped(tokenizer)
+        short = filter_by_length(lengths, longest)
         if short.left_out:
             note(str(short))
         if not len(short.rows):
@@ -130,26 +134,37 @@ class TokenizedPairs:
         return cls(tokenizer, sources.select(rows), targets.select(rows), [pairs[row] for row in rows])
 
     def lengths_of(self, rows: np.ndarray) -> np.ndarray:
-        """The lengths of both sides of some rows, with their start or end token."""
-        return np.stack([self.sources.lengths_of(rows), self.targets.lengths_of(rows)], axis=1) + 1
+        """The lengths of both sides of some rows, with their special tokens."""
+        sides = [self.sources.lengths_of(rows), self.targets.lengths_of(rows)]
+        return np.stack(sides, axis=1) + count_wrapped(self.tokenizer)
 
     @property
     def lengths(self) -> np.ndarray:
-        return np.stack([self.sources.lengths, self.targets.lengths], axis=1) + 1
+        return np.stack([self.sources.lengths, self.targets.lengths], axis=1) + count_wrapped(self.tokenizer)
 
     def batch(self, rows: np.ndarray) -> Batch:
-        """Source with its end token, target after the start token, and the next token of each target token."""
-        start, end, padding = self.tokenizer.start, self.tokenizer.end, self.tokenizer.padding
+        """Source and target with the special tokens around them; the target is what comes next at each position."""
+        around_source, around_target = self.tokenizer.pair_wrappings()
+        padding = self.tokenizer.padding
         tensors = {
-            "source": pad_rows(add_special_tokens(self.sources, rows, after=[end]), padding),
-            "target": pad_rows(add_special_tokens(self.targets, rows, before=[start]), padding),
-            "next": pad_rows(add_special_tokens(self.targets, rows, after=[end]), padding),
+            "source": pad_rows(wrap_rows(self.sources, rows, around_source), padding),
+            "next": pad_rows(wrap_rows(self.targets, rows, around_target), padding),
         }
-        return Batch(tensors, int(self.targets.lengths_of(rows).sum()) + len(rows))
+        return Batch(tensors, int(self.targets.lengths_of(rows).sum()) + around_target.room * len(rows))
 
 
-def add_special_tokens(
-    texts: Ragged, rows: np.ndarray, before: list[int] | None = None, after: list[int] | None = None
-) -> list[np.ndarray]:
-    """Rows of tokens with other tokens before and after each."""
-    return [np.concatenate([before or [], texts[row], after or []]).astype(np.int64) for row in rows]
+def count_wrapped(tokenizer: Tokenizer) -> np.ndarray:
+    """How many special tokens are put around a source, and around a target."""
+    return np.array([wrapping.room for wrapping in tokenizer.pair_wrappings()])
+
+
+def wrap_rows(texts: Ragged, rows: np.ndarray, wrapping: Wrapping) -> list[np.ndarray]:
+    """Rows of tokens with special tokens around each."""
+    return [np.concatenate([wrapping.before, texts[row], wrapping.after]).astype(np.int64) for row in rows]
+
+
+def shift_right(following: Int[Tensor, "batch n"], start: int, padding: int) -> Int[Tensor, "batch n"]:
+    """What a decoder reads to predict the tokens that follow: its start token, and each of them but the last."""
+    target = following.roll(1, dims=1)
+    target[:, :1] = start
+    return target.masked_fill(following == padding, padding)
