@@ -6,7 +6,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int
 from torch import Tensor
 
 from transom.equations.losses import perplexity
@@ -163,7 +162,7 @@ def wrap_rows(texts: Ragged, rows: np.ndarray, wrapping: Wrapping) -> list[np.nd
     return [np.concatenate([wrapping.before, texts[row], wrapping.after]).astype(np.int64) for row in rows]
 
 
-def shift_right(following: Int[Tensor, "batch n"], start: int, padding: int) -> Int[Tensor, "batch n"]:
+def shift_right(following: Tensor, start: int, padding: int) -> Tensor:
     """What a decoder reads to predict the tokens that follow: its start token, and each of them but the last."""
     target = following.roll(1, dims=1)
     target[:, :1] = start
