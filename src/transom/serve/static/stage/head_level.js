@@ -43,8 +43,9 @@ export class HeadLevel {
   }
 
   get row() {
-    const { row, token } = this.stage.now;
-    return Math.min(row ?? (this.stage.shape.predicts ? token : 0) ?? 0, this.found.rows.length - 1);
+    const { shape, now } = this.stage;
+    const isPredicting = shape.predicts && this.sides.rows.side === shape.last.side; // token counts the rows of that side
+    return Math.min(now.row ?? (isPredicting ? now.token : 0), this.found.rows.length - 1);
   }
 
   build() {

@@ -3,7 +3,7 @@
 import { button, hint, make } from "../dom.js";
 import { isOffline } from "../offline.js";
 import { session, state } from "../state.js";
-import { formatNumber, wordOf } from "../token_text.js";
+import { formatNumber, formatPercent, wordOf } from "../token_text.js";
 import { lightSentence } from "./head_buttons.js";
 import { barList, nextTokens } from "./next_tokens.js";
 import { sentences } from "./reading_text.js";
@@ -128,11 +128,10 @@ export class Reading {
     const { stage } = this;
     const { now } = stage;
     if (now.level === 1 && stage.shape.predicts) {
-      const entries = nextTokens(stage.run, now.token, null);
-      const rows = entries.map((
-        one,
-      ) => [one.token === null ? "all others" : wordOf(one.token), formatNumber(one.probability, 4)]);
-      return asTable(["next token", "probability"], rows);
+      return asTable(
+        ["after", "next token", "probability"],
+        predictions(stage.run, stage.shape.last.tokens, now.token),
+      );
     }
     const found = now.level >= 4 ? stage.data.row(now.attention, now.head, now.row) : null;
     if (!found) return null;
@@ -194,4 +193,19 @@ function problems({ data }) {
   const said = [...data.problems].map(([name, message]) => hint(`${name}: ${message}`));
   const { missing } = data.residual() ?? {};
   return [...said, missing ? hint(`${missing}.`) : null];
+}
+
+const MOST_LISTED = 64; // tokens
+
+// After the chosen token all next tokens that are known; after every other one, in a short text, the likeliest.
+function predictions(run, tokens, chosen) {
+  return tokens.flatMap((token, index) => {
+    if (index !== chosen && tokens.length > MOST_LISTED) return [];
+    const entries = nextTokens(run, index, null);
+    return (index === chosen ? entries : entries.slice(0, 1)).map((one) => [
+      `${index} ${wordOf(token)}`,
+      one.token === null ? "all others" : wordOf(one.token),
+      formatPercent(one.probability),
+    ]);
+  });
 }
