@@ -6,13 +6,14 @@ import { card, hint, make, row as rowOf } from "../dom.js";
 import { runOptions } from "../open_run.js";
 import { session, state, withErrors } from "../state.js";
 import { StageData } from "./data.js";
+import { tallHeight } from "./layout.js";
 import { ModelLevel } from "./model_level.js";
 import { firstToken } from "./place.js";
 import { modelShape, windowOf } from "./shape.js";
 
 const RAILS = { one: 16, pair: 10 };
 const HEIGHT = 520;
-const LEAST = 560; // pixels of a picture
+const NARROW = 640; // pixels: below, depth runs downwards
 
 // One run as the whole model, on a stage of its own that goes no deeper: a head opens on the stage itself.
 class ComparedModel {
@@ -38,9 +39,11 @@ class ComparedModel {
   }
 
   show() {
-    const width = Math.max(LEAST, this.area.clientWidth);
-    this.area.style.height = `${HEIGHT}px`;
-    this.level = new ModelLevel(this, { width, height: HEIGHT, tall: false });
+    const width = this.area.clientWidth;
+    const tall = width < NARROW;
+    const height = tall ? tallHeight(this.shape) : HEIGHT;
+    this.area.style.height = `${height}px`;
+    this.level = new ModelLevel(this, { width, height, tall });
     this.area.replaceChildren(this.level.element);
   }
 

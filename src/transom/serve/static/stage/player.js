@@ -77,7 +77,8 @@ export class Player {
     const progress = Math.min(1, this.progress + ((now - this.clock) / duration) * this.speed);
     this.clock = now;
     this.show(progress);
-    if (progress < 1) this.frame = requestAnimationFrame((later) => this.tick(later));
+    if (progress >= 1 && this.once) this.pause();
+    else if (progress < 1) this.frame = requestAnimationFrame((later) => this.tick(later));
     else this.timer = setTimeout(() => this.goOn(), PAUSE / this.speed);
   }
 
