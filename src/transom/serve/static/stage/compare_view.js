@@ -78,16 +78,25 @@ class CompareView extends HTMLElement {
     const label = make("label", { for: "other-run" }, "Compare this run with ");
     this.replaceChildren(card(rowOf(label, this.other)), this.pictures, this.comparison.element);
     this.stopListening = state.on(["opened"], () => this.load());
+    this.resizing = new ResizeObserver(() => this.onResize());
+    this.resizing.observe(this);
     this.load();
   }
 
   disconnectedCallback() {
     this.stopListening();
+    this.resizing.disconnect();
     this.close();
   }
 
   close() {
     this.models?.forEach((model) => model.data.close());
+  }
+
+  onResize() {
+    if (this.clientWidth === this.shownWidth) return;
+    this.shownWidth = this.clientWidth;
+    this.models?.forEach((model) => model.show());
   }
 
   async load() {
