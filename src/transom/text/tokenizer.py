@@ -85,9 +85,8 @@ class Tokenizer:
 
     def pair_wrappings(self) -> tuple[Wrapping, Wrapping]:
         """The special tokens around a source, and around its target, which has an end in any case."""
-        around = self.wrapping("encoder_decoder")
-        ends = around.after[-1:] == (self.end,)
-        return around, around if ends else Wrapping(around.before, (*around.after, self.end))
+        wrap = self.wrapping("encoder_decoder")
+        return wrap, wrap if wrap.after[-1:] == (self.end,) else Wrapping(wrap.before, (*wrap.after, self.end))
 
     def fill_up(self, vocabulary: int) -> None:
         """Give a model's further tokens names: some have more rows than their tokenizer has tokens."""
