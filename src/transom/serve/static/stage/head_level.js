@@ -44,7 +44,7 @@ export class HeadLevel {
 
   get row() {
     const { shape, now } = this.stage;
-    const isPredicting = shape.predicts && this.sides.rows.side === shape.last.side; // token counts the rows of that side
+    const isPredicting = shape.predicts && this.sides.rows.side === shape.last.side; // which `token` counts
     return Math.min(now.row ?? (isPredicting ? now.token : 0), this.found.rows.length - 1);
   }
 

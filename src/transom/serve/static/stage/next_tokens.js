@@ -22,6 +22,21 @@ export function nextTokens(run, row, changed = null) {
   return [...shown, { token: null, probability: rest("probability"), after: isKnown ? rest("after") : null }];
 }
 
+const MOST_LISTED = 64; // tokens
+
+// After the chosen token all next tokens that are known; after every other one, in a short text, the likeliest.
+export function predictions(run, tokens, chosen) {
+  return tokens.flatMap((token, index) => {
+    if (index !== chosen && tokens.length > MOST_LISTED) return [];
+    const entries = nextTokens(run, index, null);
+    return (index === chosen ? entries : entries.slice(0, 1)).map((one) => [
+      `${index} ${wordOf(token)}`,
+      one.token === null ? "all others" : wordOf(one.token),
+      formatPercent(one.probability),
+    ]);
+  });
+}
+
 // The bars as a list; `written` is the token that was chosen.
 export function barList(entries, written) {
   const item = ({ token, probability, after }) => {

@@ -3,9 +3,9 @@
 import { button, hint, make } from "../dom.js";
 import { isOffline } from "../offline.js";
 import { session, state } from "../state.js";
-import { formatNumber, formatPercent, wordOf } from "../token_text.js";
+import { formatNumber, wordOf } from "../token_text.js";
 import { lightSentence } from "./head_buttons.js";
-import { barList, nextTokens } from "./next_tokens.js";
+import { barList, nextTokens, predictions } from "./next_tokens.js";
 import { sentences } from "./reading_text.js";
 import { placeOf, sidesOf } from "./shape.js";
 import { Story } from "./story.js";
@@ -193,19 +193,4 @@ function problems({ data }) {
   const said = [...data.problems].map(([name, message]) => hint(`${name}: ${message}`));
   const { missing } = data.residual() ?? {};
   return [...said, missing ? hint(`${missing}.`) : null];
-}
-
-const MOST_LISTED = 64; // tokens
-
-// After the chosen token all next tokens that are known; after every other one, in a short text, the likeliest.
-function predictions(run, tokens, chosen) {
-  return tokens.flatMap((token, index) => {
-    if (index !== chosen && tokens.length > MOST_LISTED) return [];
-    const entries = nextTokens(run, index, null);
-    return (index === chosen ? entries : entries.slice(0, 1)).map((one) => [
-      `${index} ${wordOf(token)}`,
-      one.token === null ? "all others" : wordOf(one.token),
-      formatPercent(one.probability),
-    ]);
-  });
 }
