@@ -84,4 +84,3 @@ def test_they_are_for_translations():
     assert parsing_error(table(task="write", augment={"case": 0.1})) == message.format("[augment]")
     data = {"train": "x.txt", "format": "lines", "held_out": 3, "everyday": "x.tsv"}
     assert parsing_error(table(task="write", data=data)) == message.format("data.everyday")
-    assert parsing_error(table(task="write", start={"model": "x"})) == message.format("[start]")

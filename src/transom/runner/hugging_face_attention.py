@@ -32,8 +32,9 @@ def make_mask(*sizes: Any, config: Any = None, **settings: Any) -> "Tensor | Non
 
     A model that computes its attention itself would add such a mask to its scores, and be wrong: it is refused here.
     """
-    from transformers.masking_utils import sdpa_mask
+    from transom.runner.pretrained import import_transformers
 
+    library = import_transformers('attn_implementation="transom"')
     module = type(config).__module__
     code = sys.modules.get(module.replace(".configuration_", ".modeling_"))
     if module.startswith("transformers.") and code is not None and not hasattr(code, "ALL_ATTENTION_FUNCTIONS"):
@@ -41,7 +42,7 @@ def make_mask(*sizes: Any, config: Any = None, **settings: Any) -> "Tensor | Non
             f'attn_implementation="transom" exchanges the attention of a model, but {config.model_type} computes its'
             ' own; load the model with attn_implementation="eager"'
         )
-    return sdpa_mask(*sizes, config=config, **settings)
+    return library.masking_utils.sdpa_mask(*sizes, config=config, **settings)
 
 
 def attend_for_hugging_face(
