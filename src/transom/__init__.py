@@ -26,12 +26,16 @@ if TYPE_CHECKING:
         heads,
         influence,
         knock_out,
+        mean_outputs,
+        patch,
         rollout,
         sight,
         watch,
     )
     from transom.names import Misfit
     from transom.runner import load
+    from transom.runner.hugging_face_attention import register_hugging_face_attention
+    from transom.runner.residual_layouts import attribute_logit, logit_lens
     from transom.show import Picture, draw
 
 __version__ = "0.1.0"
