@@ -44,3 +44,7 @@ def test_models_and_runs_are_chosen_by_mouse_and_by_keyboard(page, server):
     page.keyboard.press("ArrowDown")
     page.wait_for_selector("svg .at .word:nth-child(4)")
     page.get_by_text("Choose an arrow to knock it out alone").wait_for()
+    page.fill("#text", "not run yet")
+    page.select_option("#run", "3")
+    page.wait_for_selector("#attention option:has-text('target at source')", state="attached")
+    expect(page.locator("#text")).to_have_value("not run yet")  # a run that opens leaves what is being typed

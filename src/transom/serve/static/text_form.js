@@ -84,6 +84,7 @@ class TextForm extends HTMLElement {
     };
     this.text = make("textarea", { rows: 1, id: "text", maxlength: 20000, spellcheck: "false", onkeydown });
     this.text.value = text;
+    this.settledText ??= text;
     const isPair = model.kind === "encoder_decoder";
     this.target = isPair ? make("input", { id: "target", placeholder: "the model writes its own" }) : null;
     const continues = model.kind === "decoder";
@@ -150,6 +151,7 @@ class TextForm extends HTMLElement {
 
   fields() {
     const target = this.target?.value || null;
+    this.settledText = this.text.value;
     return { text: this.text.value, model: this.model.name, target, more: Number(this.more?.value || 0) };
   }
 
@@ -163,7 +165,8 @@ class TextForm extends HTMLElement {
 
   showOutput() {
     const { run, text, output, note } = session.run;
-    if (this.shownRun !== run && text) this.text.value = text;
+    const isTyping = this.text.value !== this.settledText; // a text of the visitor's that has not run yet stays
+    if (this.shownRun !== run && text && !isTyping) this.text.value = this.settledText = text;
     this.shownRun = run;
     this.output.replaceChildren(make("span", { class: "prompt" }, this.more && output ? `${text} ` : ""), output ?? "");
     this.note.textContent = note ?? "";
