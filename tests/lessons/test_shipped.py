@@ -50,6 +50,25 @@ def test_the_path_is_complete():
     assert set(COVERED.values()) <= set(PICTURES)
 
 
+def given_parameters(table):
+    """The parameters that a lesson itself, not one of its cases, gives as numbers; by the names that steps show."""
+    layers = [(f"{name}_", table.get(name, {})) for name in ("encoder", "cross")]
+    layers += [("", table), *(("", layer) for layer in table.get("layer", []))]
+    return {
+        f"{prefix}{name}"
+        for prefix, layer in layers
+        for name, given in layer.get("parameters", {}).items()
+        if isinstance(given, list)
+    }
+
+
+@pytest.mark.parametrize("which", NUMBERS)
+def test_every_parameter_is_shown(which):
+    table = tomllib.loads(shipped_paths()[which - 1].read_text(encoding="utf-8"))
+    shown = {name for step in table["step"] for name in step.get("show", [])}
+    assert given_parameters(table) - shown == set()
+
+
 @pytest.mark.parametrize("which", NUMBERS)
 def test_every_claim_is_right_and_every_slip_is_one(which):
     findings = check_lesson(load_shipped(which))

@@ -13,6 +13,8 @@ TITLES = {
     "W_K": "learned: makes the keys",
     "W_V": "learned: makes the values",
     "W_O": "learned: mixes the heads",
+    "V_down": "learned: makes the waist",
+    "V_up": "learned: makes the values from the waist",
 }
 
 
@@ -39,7 +41,8 @@ def with_prefix(steps: "Steps | list[Step]", prefix: str) -> list[Step]:
 def layer_parameters(layer: LessonLayer, number: int) -> list[Step]:
     """W_Q, W_K and W_V of each head, then what all heads share."""
     steps = []
-    for name, values in layer.parameters.items():
+    for key, values in layer.parameters.items():
+        name = "V_up" if key == "W_V" and "V_down" in layer.parameters else key
         title = TITLES.get(name, "learned")
         matrices = values if values.ndim == 3 else [np.atleast_2d(values)]
         for head, matrix in enumerate(matrices):
