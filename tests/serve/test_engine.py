@@ -155,6 +155,8 @@ class BothSides:
             fields = parse_query(kind, [tuple(part.split("=")) for part in query.split("&")])
             job = () if name in ("weights", "row") else (self.job,)
             self.ask("GET", f"{path}/{name}?{query}", answer(run, index, fields, *job))
+        for head in (0, 3):
+            self.ask("GET", f"{path}/head?head={head}", run_queries.measure_head(run, index, head, self.job))
         fields = request_fields.PictureRequest(head=1)
         steps = json.loads(picture_file(self.session, run, index, "steps", fields).body)
         self.ask("GET", f"{path}/picture/steps?head=1", steps)

@@ -195,6 +195,16 @@ def test_heads_with_their_measures(site, run):
     assert found["measures"]["entropy"] == {"spoken": "entropy (of log n)", "meaning": HEADS["entropy"].meaning}
 
 
+def test_one_head_with_its_measures_and_what_it_does(site, run):
+    heads = site.get("/api/runs/1/heads").json()["heads"]
+    names = [attention["name"] for attention in run["attentions"]]
+    for expected in heads[::5]:
+        found = site.get(f"/api/runs/1/{names.index(expected['layer'])}/head?head={expected['head']}").json()
+        assert found == expected
+        assert found["description"]
+    assert site.get("/api/runs/1/0/head?head=99").status_code == 400
+
+
 def test_how_far_the_heads_are_measured_is_told_and_they_are_measured_once(site, monkeypatch):
     from transom.serve import run_queries
 

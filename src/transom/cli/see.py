@@ -256,7 +256,8 @@ def measures_sentence(result: "SeeResult") -> str:
     from transom.lens.metrics.head_measures import display_name
 
     measures = ", ".join(f"{display_name(name)} {value:.2f}" for name, value in result.measures.items())
-    return f"This head: {measures}." if measures else ""
+    described = f"This head {result.description}. " if result.description else ""
+    return described + (f"Its measures: {measures}." if measures else "")
 
 
 def estimates_sentence(result: "SeeResult") -> str:

@@ -64,6 +64,7 @@ class SeeResult:
     unit: str  # of estimates and effects: nats, share, or none if they are not known
     ranking: "HeadRanking | None"  # of the heads; None if one was asked for
     measures: dict[str, float]
+    description: str | None  # what the head does, in words
     text_run: "TextRun | None"  # None for a saved run
     note: str  # what could not be done as it was asked
 
@@ -108,6 +109,7 @@ class SeeResult:
             "effect_unit": self.unit or None,
             "ranking": None if self.ranking is None else self.ranking.to_dict()["rows"],
             "measures": self.measures,
+            "description": self.description,
             "weights": weights,
         }
 
@@ -131,8 +133,8 @@ def analyse(request: SeeRequest) -> SeeResult:
         arrows, unit = add_effects(text_run, trace, (layer, head), arrows)
     if by == "influence":
         arrows = sorted(arrows, key=lambda arrow: -(arrow.effect or 0.0))  # a stable sort: else by estimate
-    has_layer, measures = request.layer is not None, measure_head(trace, layer, head)
-    found = (layer, head, chosen, compared, has_layer, arrows, by, unit, ranking, measures)
+    has_layer = request.layer is not None
+    found = (layer, head, chosen, compared, has_layer, arrows, by, unit, ranking, *measure_head(trace, layer, head))
     return SeeResult(name, text, output, trace, *found, text_run, note)
 
 
@@ -271,8 +273,8 @@ def add_effects(
     return known, changes.unit
 
 
-def measure_head(trace: "Trace", layer: str, head: int) -> dict[str, float]:
-    """Every measure that applies to the head."""
+def measure_head(trace: "Trace", layer: str, head: int) -> tuple[dict[str, float], str | None]:
+    """Every measure that applies to the head, and what it does in words."""
     from transom.lens import Trace
     from transom.lens.metrics.heads import heads
 
@@ -280,7 +282,7 @@ def measure_head(trace: "Trace", layer: str, head: int) -> dict[str, float]:
     alone = Trace()
     alone.add(layer, trace[layer])
     row = heads(alone, tokens=tokens, targets=tokens)[layer, head]
-    return {name: value for name, value in row.values.items() if value is not None}
+    return {name: value for name, value in row.values.items() if value is not None}, row.description
 
 
 def as_progress(advance: Callable[[int], None]) -> Callable[[int, int], None]:

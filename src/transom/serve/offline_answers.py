@@ -62,7 +62,11 @@ class OfflineAnswers:
         self.add(self.base, self.run.to_dict())
         self.add(f"{self.base}/telling", suggestion)
         if sum(prod(sight.problem.shape) for sight in self.run.trace) <= run_queries.QUICKLY_RANKED:
-            self.add(f"{self.base}/heads", run_queries.measure_heads(self.run, self.job))
+            heads = run_queries.measure_heads(self.run, self.job)
+            self.add(f"{self.base}/heads", heads)
+            names = self.run.trace.names
+            for head in heads["heads"]:
+                self.add(f"{self.base}/{names.index(head['layer'])}/head?head={head['head']}", head)
 
     def heads_by_priority(self) -> list[HeadIndex]:
         """The chosen head, then the others of its attention, then all others."""

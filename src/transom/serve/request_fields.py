@@ -59,6 +59,12 @@ class WeightsRequest(RequestFields, frozen=True):
     keys: Annotated[int, msgspec.Meta(ge=1, le=64)] = 32
 
 
+class HeadRequest(RequestFields, frozen=True):
+    """One head of an attention."""
+
+    head: Index = 0
+
+
 class ThumbnailsRequest(RequestFields, frozen=True):
     """Small maps of every head of some attentions."""
 

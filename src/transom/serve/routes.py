@@ -52,6 +52,11 @@ async def heads(context: RequestContext, request: "Request") -> Answer:
     return await context.compute_once(request, lambda job: run_queries.measure_heads(run, job))
 
 
+async def one_head(context: RequestContext, request: "Request") -> Answer:
+    run, index, fields = context.attention_query(request, request_fields.HeadRequest)
+    return await context.compute_once(request, lambda job: run_queries.measure_head(run, index, fields.head, job))
+
+
 async def stream_heads(context: RequestContext, request: "Request") -> AsyncIterator[Event]:
     """The progress of measuring the heads, until the answer of `heads` is in the cache."""
     run = context.run(request)
@@ -178,7 +183,7 @@ ROUTES = (
     Route("POST", "/api/runs", start_run, "run a text through a model; answers with the run"),
     Route("POST", "/api/writing", stream_run, "the same, token by token while the model writes, then the run (events)"),
     Route("GET", RUN, one_run, "one run: its tokens, predictions and attentions"),
-    Route("GET", RUN + "/heads", heads, "every head with its measures"),
+    Route("GET", RUN + "/heads", heads, "every head with its measures, and what it does in words"),
     Route("GET", RUN + "/measuring", stream_heads, "the progress of measuring its heads (events)"),
     Route("GET", RUN + "/telling", first_head, "the head to show first, chosen as in transom see"),
     Route("GET", RUN + "/thumbnails", thumbnails, "every head as a small map (bytes)"),
@@ -190,6 +195,7 @@ ROUTES = (
     Route("GET", RUN + "/beside", compare, "the outputs of this run and of another one, row by row"),
     Route("GET", RUN + "/page", download_page, "the run as a page in one file, with one head open (HTML)"),
     Route("GET", RUN + "/trace", download_trace, "the run as one safetensors file"),
+    Route("GET", ATTENTION + "/head", one_head, "one head with its measures, and what it does in words"),
     Route("GET", ATTENTION + "/overview", stream_map, "the progress of computing a head's whole map (events)"),
     Route("GET", ATTENTION + "/tile", tile, "a tile of a head's map at some zoom (bytes)"),
     Route("GET", ATTENTION + "/weights", weights, "up to 64 × 64 single weights and scores, with their tokens"),

@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transom.names import Misfit
+from transom.names import Misfit, check_index
 from transom.serve.influence_queries import ranker_of
 from transom.serve.influence_queries import strongest_edges as most_influential_edges
 from transom.serve.request_fields import EffectsRequest, KnockOutRequest, TopEdgesRequest
@@ -134,6 +134,19 @@ def measure_heads(run: "SessionRun", job: "Job") -> dict[str, Any]:
     table = heads(run.trace, progress=progress)
     meanings = {name: {"spoken": display_name(name), "meaning": measure.meaning} for name, measure in HEADS.items()}
     return json.loads(table.json()) | {"measures": meanings}
+
+
+def measure_head(run: "SessionRun", index: int, head: int, job: "Job") -> dict[str, Any]:
+    """One head with its measures, and what it does in words; only its attention is measured."""
+    from transom.lens import Trace
+    from transom.lens.metrics.heads import heads
+
+    name, sight = run.attention(index)
+    labels, alone = run.trace.labels(name), Trace()
+    check_index(head, "heads", sight.shape[1])
+    alone.add(name, sight)
+    table = heads(alone, tokens=labels.at, targets=labels.at, progress=lambda done, total: job.raise_if_cancelled())
+    return table.to_dicts()[head]
 
 
 def edge_effects(run: "SessionRun", index: int, fields: EffectsRequest, job: "Job") -> dict[str, Any]:

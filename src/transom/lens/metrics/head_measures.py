@@ -95,14 +95,22 @@ class MeasureInput:
 
     def weight_at(self, positions: Int[Tensor, "#batch #rows"]) -> Float[Tensor, "batch heads rows"]:
         """Each row's weight on the key at a position; 0 where the block does not hold that key."""
+        return self.take_at(self.weights, positions)
+
+    def allowed_at(self, positions: Int[Tensor, "#batch #rows"]) -> Bool[Tensor, "batch heads rows"]:
+        """Whether each row may see the key at a position."""
+        return self.take_at(self.allowed, positions)
+
+    def take_at(self, values: Tensor, positions: Int[Tensor, "#batch #rows"]) -> Tensor:
+        """Each row's value at the key at a position; 0 or False where the block does not hold that key."""
         columns = self.key_positions[0]
         if not len(columns):
-            return self.weights.sum(dim=-1)
+            return values.new_zeros(values.shape[:-1])
         column = positions - columns[0]
         inside = (column >= 0) & (column < len(columns))
-        batch, heads, rows, _ = self.weights.shape
+        batch, heads, rows, _ = values.shape
         index = column.clamp(0, len(columns) - 1)[:, None, :, None].expand(batch, heads, rows, 1)
-        return self.weights.gather(-1, index)[..., 0] * inside[:, None]
+        return values.gather(-1, index)[..., 0] * inside[:, None]
 
 
 # What a measure may need of an attention, and the reason that is given if the attention does not have it.
@@ -122,12 +130,17 @@ class RowValues(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """What it means in one line, how to compute it from a row block or from statistics alone, and what it needs."""
+    """What it means in one line, how to compute it from a row block or from statistics alone, and what it needs.
+
+    A measure of whole sequences has `of_received` in place of `of_block`: from the attention that each key received to
+    a number for each sequence and head, which is then divided by the number of rows.
+    """
 
     meaning: str
-    of_block: Callable[[MeasureInput], RowValues]
+    of_block: Callable[[MeasureInput], RowValues] | None
     needs: tuple[str, ...] = ()
     of_statistics: Callable[[AttentionView], RowValues] | None = None
+    of_received: Callable[[Float[Tensor, "batch heads keys"]], Float[Tensor, "batch heads"]] | None = None
 
 
 def entropy(block: MeasureInput) -> RowValues:
@@ -151,6 +164,23 @@ def evenness(logs: Float[Tensor, "batch heads rows columns"], visible: Tensor) -
 def sink(block: MeasureInput) -> RowValues:
     """The weight on the first key (Xiao et al. 2023, arXiv 2309.17453)."""
     return RowValues(block.weight_at(block.sequence.first[block.region.batch][:, None]))
+
+
+def largest_sink(received: Float[Tensor, "batch heads keys"]) -> Float[Tensor, "batch heads"]:
+    """max over keys j of Σᵢ A at (i, j): a sink may stand anywhere (Gu et al. 2024, arXiv 2410.10781)."""
+    return received.amax(dim=-1)
+
+
+def own(block: MeasureInput) -> RowValues:
+    """A at (i, i)."""
+    positions = block.query_positions[:, 0][None]
+    return RowValues(block.weight_at(positions), block.allowed_at(positions))
+
+
+def following(block: MeasureInput) -> RowValues:
+    """A at (i, i + 1), of the rows that may see it."""
+    positions = block.query_positions[:, 0][None] + 1
+    return RowValues(block.weight_at(positions), block.allowed_at(positions))
 
 
 def previous(block: MeasureInput) -> RowValues:
@@ -177,6 +207,22 @@ def weight_on(block: MeasureInput, matches: Bool[Tensor, "batch rows columns"]) 
     return RowValues((block.weights * wanted).sum(dim=-1), (block.allowed & wanted).any(dim=-1))
 
 
+def retrieval(block: MeasureInput) -> RowValues:
+    """1 where the largest weight is on a copy of the token that comes next (after Wu et al. 2024, arXiv 2404.15574).
+
+    Of the rows whose next token is known, which may see a copy of it, and not that token itself.
+    """
+    after = block.query_positions[:, 0] + 1
+    real = block.sequence.real[block.region.batch]
+    known = real[:, after.clamp(0, real.shape[1] - 1)] | (after >= real.shape[1])
+    copies = block.key_tokens() == block.tokens_at(after)[:, :, None]
+    copies = copies & (block.key_positions < after[:, None]) & real[:, None, block.region.columns]
+    wanted = copies[:, None] & block.allowed
+    hits = wanted.gather(-1, block.weights.argmax(dim=-1, keepdim=True))[..., 0]
+    counted = wanted.any(dim=-1) & known[:, None] & ~block.allowed_at(after[None])
+    return RowValues(hits.to(block.weights.dtype), counted)
+
+
 def distance(block: MeasureInput) -> RowValues:
     """Σ A |i − j|."""
     away = (block.key_positions - block.query_positions).abs().to(block.weights.dtype)
@@ -198,9 +244,17 @@ HEADS: dict[str, Measure] = {
     "entropy": Measure("how evenly a row spreads over what it may see: 0 one key alone, 1 all alike", entropy),
     "entropy_without_sink": Measure("the same without the first key", entropy_without_sink, ("sequence",)),
     "sink": Measure("the share the first key gets", sink, ("sequence",)),
+    "largest_sink": Measure(
+        "the share of all attention that one key gets, the one with the most", None, of_received=largest_sink
+    ),
+    "own": Measure("the weight on the row's own token", own, ("sequence",)),
     "previous": Measure("the weight on the token before", previous, ("sequence",)),
+    "next": Measure("the weight on the token after", following, ("sequence",)),
     "induction": Measure("the weight on what came after an earlier copy", induction, ("sequence", "tokens")),
     "duplicate": Measure("the weight on earlier copies", duplicate, ("sequence", "tokens")),
+    "retrieval": Measure(
+        "how often the largest weight is on a copy of the token that comes next", retrieval, ("sequence", "tokens")
+    ),
     "distance": Measure(
         "how many tokens away a row looks", distance, ("sequence",), lambda view: RowValues(view.statistics.distance)
     ),

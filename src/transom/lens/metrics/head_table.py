@@ -12,6 +12,7 @@ import msgspec
 from transom.files.html_table import DisplayedTable
 from transom.files.strict_settings import suggest
 from transom.files.terminal import escape_controls
+from transom.lens.metrics.head_descriptions import NEEDED, describe_head
 from transom.lens.metrics.head_measures import DISPLAY_NAMES
 from transom.names import Misfit, check_index, integer_or_none
 
@@ -19,7 +20,8 @@ MOST_HEADS = 2**16
 LARGEST_SUM = 2**512
 UNIT = 2.0**64  # sums are whole numbers of 1 / UNIT: adding them is exact in any order
 NO_ROWS = "no row has what it asks for"
-HEADINGS = {"entropy": DISPLAY_NAMES["entropy"], "entropy_without_sink": "without sink"}
+HEADINGS = {"entropy": DISPLAY_NAMES["entropy"], "entropy_without_sink": "without sink", "largest_sink": "any sink"}
+DESCRIPTION = "what it does"
 
 
 class LayerSums(msgspec.Struct, forbid_unknown_fields=True):
@@ -143,6 +145,11 @@ class HeadRow:
             raise Misfit(f"{measure!r} was not measured; {suggest(measure, self.values)}")
         return self.values[measure]
 
+    @property
+    def description(self) -> str | None:
+        """What the head does, in words; None if not all measures are there that say it."""
+        return describe_head(self.values, self.counts, self.cross)
+
 
 class HeadTable(DisplayedTable):
     """Rows of heads, in the order of the layers.
@@ -212,12 +219,19 @@ class HeadTable(DisplayedTable):
         """The heads for which a function is true: `table.only(lambda row: row.cross)`."""
         return HeadTable(self.measures, [row for row in self.rows if wanted(row)], self.missing, self.unseen)
 
+    @property
+    def is_described(self) -> bool:
+        """Whether all measures are there that say in words what a head does."""
+        return all(measure in self.measures for measure in NEEDED)
+
     def to_dicts(self) -> list[dict[str, object]]:
         """A plain dict per head."""
-        return [
-            {"layer": row.layer, "head": row.head, "cross": row.cross, **row.values, "rows": row.counts}
-            for row in self.rows
-        ]
+        rows = []
+        for row in self.rows:
+            described = {"description": row.description} if self.is_described else {}
+            head = {"layer": row.layer, "head": row.head, "cross": row.cross}
+            rows.append({**head, **row.values, "rows": row.counts, **described})
+        return rows
 
     def json(self) -> str:
         """The rows, and why measures are missing."""
@@ -229,10 +243,11 @@ class HeadTable(DisplayedTable):
         """A line per head; empty where there is no number."""
         text = io.StringIO()
         lines = csv.writer(text, lineterminator="\n")
-        lines.writerow(["layer", "head", "cross", *self.measures])
+        lines.writerow(["layer", "head", "cross", *self.measures, *(["description"] if self.is_described else [])])
         for row in self.rows:
             numbers = ("" if value is None else repr(value) for value in row.values.values())
-            lines.writerow([row.layer, row.head, int(row.cross), *numbers])
+            described = [row.description or ""] if self.is_described else []
+            lines.writerow([row.layer, row.head, int(row.cross), *numbers, *described])
         return text.getvalue()
 
     def __str__(self) -> str:
@@ -244,7 +259,10 @@ class HeadTable(DisplayedTable):
             [row.layer, str(row.head), *("–" if value is None else f"{value:.3f}" for value in row.values.values())]
             for row in self.rows
         ]
-        return head, rows
+        if not self.is_described:
+            return head, rows
+        described = [[*cells, row.description or "–"] for cells, row in zip(rows, self.rows, strict=True)]
+        return [*head, DESCRIPTION], described
 
     def table_notes(self) -> list[str]:
         return self.notes()
@@ -258,9 +276,13 @@ class HeadTable(DisplayedTable):
         for columns in fit_columns(widths, width):
             lines += [""] if lines else []
             for line in cells:
-                layer, *others = ((line[column], widths[column]) for column in columns)
-                lines.append("  ".join([layer[0].ljust(layer[1]), *(cell.rjust(size) for cell, size in others)]))
+                lines.append("  ".join(self.align(line[column], widths[column], column) for column in columns).rstrip())
         return escape_controls("\n".join([*lines, *self.notes()]))
+
+    def align(self, cell: str, width: int, column: int) -> str:
+        """Numbers to the right, words to the left."""
+        is_words = column == 0 or column == len(self.measures) + 2
+        return cell.ljust(width) if is_words else cell.rjust(width)
 
     def notes(self) -> list[str]:
         """Why measures are missing, one line for all layers and measures that share a reason."""

@@ -15,6 +15,7 @@ from transom.lens.attention.labels import in_decoder, is_cross
 from transom.lens.attention.sight import AttentionView, Sight
 from transom.lens.metrics.head_measures import HEADS, NEEDS, NEEDS_WEIGHTS, MeasureInput, RowValues, SequenceInfo
 from transom.lens.metrics.head_table import HeadSums, HeadTable, LayerSums
+from transom.lens.metrics.received_sums import ReceivedSums
 from transom.lens.trace import Trace
 from transom.lens.unseen_attention import unseen_note
 from transom.names import Misfit, format_shape
@@ -63,6 +64,7 @@ def measure_sums(
     decoder_side = (trace.targets if targets is None else targets, target_real)
     has_cross = any(is_cross(name) for name in trace.names)
     report = progress or (lambda done, total: None)
+    received: dict[str, ReceivedSums] = {}
     for done, (name, view) in enumerate(trace.items()):
         layer = sums.layer(name, view.shape[1], is_cross(name))
         own_tokens, own_real = decoder_side if has_cross and in_decoder(name) else encoder_side
@@ -72,7 +74,13 @@ def measure_sums(
         else:
             sequence = sequence_info(name, view.full, own_tokens, own_real, real)
             share_done = lambda share, done=done: report(done + share, len(trace))  # noqa: E731
-            add_row_blocks(layer, name, view.full, sequence, available, share_done)
+            by_key = [measure for measure in available if HEADS[measure].of_received is not None]
+            if by_key:
+                received.setdefault(name, ReceivedSums(layer, name, by_key)).begin(view.full, sequence.start)
+            by_row = [measure for measure in available if measure not in by_key]
+            add_row_blocks(layer, name, view.full, sequence, by_row, share_done, received.get(name))
+    for key_sums in received.values():
+        key_sums.finish()
     return sums
 
 
@@ -156,7 +164,7 @@ def check_real(name: str, real: Tensor, batch: int, size: int) -> Bool[Tensor, "
 
 
 def token_numbers(name: str, sight: Sight, tokens: Sequence[Any] | Tensor) -> Int[Tensor, "batch token"]:
-    """The tokens of the keys as numbers, equal where the tokens are."""
+    """The tokens of the keys, and the next one if it is known, as numbers that are equal where the tokens are."""
     (batch, _, _, keys), first = sight.shape, sight.first_key
     listed = tokens.tolist() if isinstance(tokens, Tensor) else tokens
     rows = [listed] if not len(listed) or isinstance(listed[0], str | int) else list(listed)
@@ -167,8 +175,9 @@ def token_numbers(name: str, sight: Sight, tokens: Sequence[Any] | Tensor) -> In
             f" keys={first + keys}; give one word or id per token, and targets for what a decoder reads"
         )
     numbers: dict[object, int] = {}
-    table = [[numbers.setdefault(token, len(numbers)) for token in row[first : first + keys]] for row in rows]
-    return torch.tensor(table, dtype=torch.long).expand(batch, keys)
+    end = min(first + keys + 1, *map(len, rows))
+    table = [[numbers.setdefault(token, len(numbers)) for token in row[first:end]] for row in rows]
+    return torch.tensor(table, dtype=torch.long).expand(batch, end - first)
 
 
 def add_row_blocks(
@@ -178,6 +187,7 @@ def add_row_blocks(
     sequence: SequenceInfo,
     measures: list[str],
     report: Callable[[float], None],
+    received: ReceivedSums | None,
 ) -> None:
     """Compute all measures in one pass over the row blocks; `report` is called with the share of rows done."""
     heads = sight.shape[1]
@@ -196,9 +206,13 @@ def add_row_blocks(
             real = sequence.real_rows[region.batch, region.rows][:, None]
             real = real & has_keys[region.batch, region.heads, region.rows]
             for measure in measures:
-                block_sums, block_counts = sum_rows(HEADS[measure].of_block(block), real)
+                of_block = HEADS[measure].of_block
+                assert of_block is not None
+                block_sums, block_counts = sum_rows(of_block(block), real)
                 sums[measure][region.heads] += block_sums
                 counts[measure][region.heads] += block_counts
+            if received is not None:
+                received.add(region, block.weights, real)
     for measure in measures:
         layer.add(measure, sums[measure].tolist(), counts[measure].tolist(), name)
 

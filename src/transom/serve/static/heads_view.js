@@ -72,7 +72,8 @@ class HeadsView extends HTMLElement {
   table(names, measure) {
     const wanted = this.heads.filter((head) => !this.layerFilter || head.layer.includes(this.layerFilter));
     const sorted = wanted.sort((one, other) => (other[measure] ?? -Infinity) - (one[measure] ?? -Infinity));
-    const heads = [columnHead("layer"), columnHead("head"), ...names.map((name) => this.measureHead(name, measure))];
+    const measures = names.map((name) => this.measureHead(name, measure));
+    const heads = [columnHead("layer"), columnHead("head"), columnHead("what it does, by its weights"), ...measures];
     const lines = sorted.map((head) => this.line(head, names));
     const table = make("table", {}, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, lines));
     return make("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "All heads" }, table);
@@ -89,7 +90,8 @@ class HeadsView extends HTMLElement {
     const label = `open ${head.layer}, head ${head.head}`;
     const opener = button(String(head.head), () => this.open(head), { "aria-label": label });
     const cell = (name) => make("td", {}, isMissing(head[name]) ? "–" : formatNumber(head[name], 3));
-    return make("tr", {}, rowHead(layerPath(head.layer)), make("td", {}, opener), names.map(cell));
+    const words = make("td", { class: "word sentence" }, head.description ?? "–");
+    return make("tr", {}, rowHead(layerPath(head.layer)), make("td", {}, opener), words, names.map(cell));
   }
 
   // Layers downwards, heads across, coloured by a measure.
@@ -111,9 +113,9 @@ class HeadsView extends HTMLElement {
 
   gridCell(head, measure, low, high) {
     const value = head[measure];
-    const title = `${head.layer}, head ${head.head}`;
+    const title = `${head.layer}, head ${head.head}${head.description ? `: ${head.description}` : ""}`;
     const text = value === null ? "–" : formatNumber(value, 2);
-    const label = `${title}: ${text}`;
+    const label = `${head.layer}, head ${head.head}: ${text}`;
     const cell = button(text, () => this.open(head), { title, "aria-label": label });
     if (value !== null) paint(cell, value, low, high);
     return cell;

@@ -3,7 +3,7 @@
 import { arrowsPicture } from "./arrows_picture.js";
 import { edgeEffects } from "./edge_measures.js";
 import { RequestError } from "./request_error.js";
-import { measureHeads } from "./head_measures.js";
+import { measureHeads, measureOneHead } from "./head_measures.js";
 import { mapShape, mapTile, weightBlock } from "./map_tiles.js";
 import { checkIndices, checkKnockOut, checkRun, FIELDS, parseQuery } from "./request_fields.js";
 import { compareRuns, firstHead, knockOut, strongestEdges } from "./run_edges.js";
@@ -50,6 +50,7 @@ function beside({ session, run, query }) {
 
 // Of one attention: /api/runs/{run}/{attention}/{name}.
 const OF_ATTENTION = {
+  head: [FIELDS.head, ({ run, index, fields }) => json(measureOneHead(run, index, fields.head))],
   overview: [FIELDS.tile, overview],
   tile: [FIELDS.tile, tile],
   weights: [FIELDS.weights, ({ run, index, fields }) => json(weightBlock(run, index, fields))],

@@ -14,6 +14,7 @@ const text = (initial = "") => ({ text: true, initial });
 
 export const FIELDS = {
   none: {},
+  head: { head: index() },
   compare: { other: text() },
   tile: {
     head: index(),
