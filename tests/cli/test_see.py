@@ -73,7 +73,7 @@ def test_it_is_short_and_fits_the_terminal(model_folder, see, monkeypatch, origi
     monkeypatch.setenv("COLUMNS", "100")
     printed = see(TEXT, "--model", model_folder(origin, kind)).out
     assert len(printed.splitlines()) <= 40
-    assert "Its measures: entropy (of log n) " in printed
+    assert "Its measures: entropy (of log n) " in " ".join(printed.split())
     assert max(map(display_width, printed.splitlines())) <= 100
     assert "\x1b" not in printed, "no colour where there is no terminal"
     result = analyse(SeeRequest(TEXT, model_folder(origin, kind)))

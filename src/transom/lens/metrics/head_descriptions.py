@@ -7,7 +7,7 @@ MOST, OFTEN = 0.5, 0.25  # shares of the weight, or of the rows, that are named
 FOCUSED = 0.6  # mean largest weight from which a head reads one token at a time
 FEWEST_ROWS = 3  # behind a measure that asks for repeated tokens
 PLACES = {
-    "sink": "the first token (a sink)",
+    "sink": "the first token",
     "own": "its own token",
     "previous": "the token before",
     "next": "the token after",
@@ -42,7 +42,9 @@ def describe_head(values: Mapping[str, float | None], counts: Mapping[str, int],
 def describe_places(known: Mapping[str, float], other: str) -> list[str]:
     """The places that get a large share of the weight, the largest first."""
     shares = {words: known.get(name, 0.0) for name, words in PLACES.items()}
-    if known["largest_sink"] - known.get("sink", 0.0) >= OFTEN:
+    if shares[PLACES["sink"]] >= MOST:
+        shares[f"{PLACES['sink']} (a sink)"] = shares.pop(PLACES["sink"])
+    if known["largest_sink"] >= max(MOST, known.get("sink", 0.0) + OFTEN):
         shares[f"one and the same token{other} (a sink)"] = known["largest_sink"]
     named = sorted(((share, words) for words, share in shares.items() if share >= OFTEN), key=lambda one: -one[0])
     return [f"{how_often(share)} reads {words}: {percent(share)}" for share, words in named[:2]]
@@ -55,7 +57,7 @@ def describe_focus(known: Mapping[str, float], other: str) -> str:
     else:
         what = f"reads {'a few' if known['entropy'] < MOST else 'many'} tokens{other}"
     away = f", {int(known['distance'] + 0.5)} tokens away" if known.get("distance", 0.0) >= BACK else ""
-    return f"{what}{away}, by no rule measured here"
+    return what if other else f"{what}{away}, by no rule measured here"
 
 
 def how_often(share: float) -> str:

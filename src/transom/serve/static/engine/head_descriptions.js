@@ -6,7 +6,7 @@ const FOCUSED = 0.6;
 const FEWEST_ROWS = 3;
 const BACK = 1.5;
 const PLACES = {
-  sink: "the first token (a sink)",
+  sink: "the first token",
   own: "its own token",
   previous: "the token before",
   next: "the token after",
@@ -35,7 +35,8 @@ export function describeHead(values, counts, isCross) {
 // The places that get a large share of the weight, the largest first.
 function describePlaces(values, other) {
   const shares = Object.entries(PLACES).map(([name, words]) => [values[name] ?? 0, words]);
-  const isElsewhere = values.largest_sink - (values.sink ?? 0) >= OFTEN;
+  if (shares[0][0] >= MOST) shares[0][1] += " (a sink)";
+  const isElsewhere = values.largest_sink >= Math.max(MOST, (values.sink ?? 0) + OFTEN);
   if (isElsewhere) shares.push([values.largest_sink, `one and the same token${other} (a sink)`]);
   const named = shares.filter(([share]) => share >= OFTEN).sort(([one], [another]) => another - one);
   return named.slice(0, 2).map(([share, words]) => `${howOften(share)} reads ${words}: ${percent(share)}`);
@@ -46,5 +47,5 @@ function describeFocus({ confidence, entropy, distance }, other) {
   const many = entropy < MOST ? "a few" : "many";
   const what = confidence >= FOCUSED ? `reads one token${other} at a time` : `reads ${many} tokens${other}`;
   const away = (distance ?? 0) >= BACK ? `, ${Math.floor(distance + 0.5)} tokens away` : "";
-  return `${what}${away}, by no rule measured here`;
+  return other ? what : `${what}${away}, by no rule measured here`;
 }
