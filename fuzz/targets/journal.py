@@ -8,7 +8,8 @@ import msgspec
 from fuzz.mutations import damage_bytes, damage_json, damage_text
 from transom.cli.heads_corpus import CorpusPart, HeadSumsFile, PartProgress
 from transom.cli.heads_corpus import load_sums as read_sums
-from transom.lens.metrics.head_table import HeadSums, HeadTable, LayerSums
+from transom.lens.metrics.head_sums import HeadSums, LayerSums
+from transom.lens.metrics.head_table import HeadTable
 from transom.training.run_log import JsonLinesLog, read_log
 
 LOG = '{"update": 1, "epoch": 0, "loss": 2.5}\n{"update": 2, "loss": NaN}\n{"update": 2, "judged": {"loss": 1.5}}\n'

@@ -18,7 +18,8 @@ from model_folders import TEXTS, of_transom
 import transom
 from transom.cli import heads_corpus
 from transom.cli.heads_corpus import load_sums
-from transom.lens.metrics.head_table import HeadSums, HeadTable
+from transom.lens.metrics.head_sums import HeadSums
+from transom.lens.metrics.head_table import HeadTable
 from transom.lens.metrics.heads import measure_sums
 from transom.runner import load_text_model
 

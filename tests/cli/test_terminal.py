@@ -16,7 +16,7 @@ import transom
 from transom.cli import COMMANDS, main
 from transom.cli.cli_io import print_result, print_styled
 from transom.cli.heads_corpus import CorpusPart, HeadSumsFile, PartProgress, save_sums
-from transom.lens.metrics.head_table import HeadSums, LayerSums
+from transom.lens.metrics.head_sums import HeadSums, LayerSums
 from transom.models import Decoder, DecoderConfig, Encoder, EncoderConfig
 from transom.text.tokenizer import Tokenizer
 

@@ -263,7 +263,7 @@ def test_steps_of_a_cache_join_to_the_whole():
 
 def test_sums_join_exactly_in_any_order():
     parts = [measure_sums(trace_of(seen(kind)), tokens=IDS) for kind in KINDS]
-    from transom.lens.metrics.head_table import HeadSums
+    from transom.lens.metrics.head_sums import HeadSums
 
     one, other = HeadSums.merge_all(parts), HeadSums.merge_all(reversed([HeadSums.merge_all(parts[3:]), *parts[:3]]))
     assert one == other

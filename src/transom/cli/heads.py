@@ -177,7 +177,7 @@ def measure_part(
     request: HeadsRequest, model: "TextModel", measures: list[str], path: Path | None, world: "World"
 ) -> HeadSumsFile:
     """The sums of this process's documents, resumed from a file if there is one."""
-    from transom.lens.metrics.head_table import HeadSums
+    from transom.lens.metrics.head_sums import HeadSums
 
     progress = PartProgress(request.part(world.rank, world.size))
     start = HeadSumsFile(model.name, parameter_digest(model), [progress], HeadSums(measures))

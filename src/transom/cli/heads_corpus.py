@@ -19,7 +19,7 @@ from transom.runner.text_model import TextModel
 from transom.show.formatting import join_some
 
 if TYPE_CHECKING:
-    from transom.lens.metrics.head_table import HeadSums
+    from transom.lens.metrics.head_sums import HeadSums
 
 FORMAT = 1
 LARGEST = 2**28  # bytes of a file that is read; the sums of a thousand heads take a few hundred thousand
@@ -73,7 +73,7 @@ class HeadSumsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def load_sums(path: Path) -> HeadSumsFile:
     """Read sums from a file; a damaged or invented one is an error."""
-    from transom.lens.metrics.head_table import HeadSums
+    from transom.lens.metrics.head_sums import HeadSums
 
     content = read_bytes(path, Limits(document=LARGEST), "name a file that transom heads wrote")
     try:
@@ -110,7 +110,7 @@ def resume_sums(path: Path, start: HeadSumsFile) -> HeadSumsFile:
 
 def join_sums(files: list[tuple[str, HeadSumsFile]]) -> HeadSumsFile:
     """Add up sums of the same model over different texts, exactly; each with the name of its file."""
-    from transom.lens.metrics.head_table import HeadSums
+    from transom.lens.metrics.head_sums import HeadSums
 
     first_name, first = files[0]
     names: dict[bytes, str] = {}  # of the file that holds a part
@@ -188,7 +188,7 @@ def measure_documents(
 
 def add_document(model: TextModel, text: str, sums: HeadSumsFile) -> HeadSumsFile:
     """New sums, with all pieces of one document."""
-    from transom.lens.metrics.head_table import HeadSums
+    from transom.lens.metrics.head_sums import HeadSums
 
     done, new = sums.done[0], []
     pieces = model.encode_pieces(text, done.part.longest)

@@ -14,7 +14,8 @@ from transom.lens.attention.indexing import first_position, visible_keys
 from transom.lens.attention.labels import in_decoder, is_cross
 from transom.lens.attention.sight import AttentionView, Sight
 from transom.lens.metrics.head_measures import HEADS, NEEDS, NEEDS_WEIGHTS, MeasureInput, RowValues, SequenceInfo
-from transom.lens.metrics.head_table import HeadSums, HeadTable, LayerSums
+from transom.lens.metrics.head_sums import HeadSums, LayerSums
+from transom.lens.metrics.head_table import HeadTable
 from transom.lens.metrics.received_sums import ReceivedSums
 from transom.lens.trace import Trace
 from transom.lens.unseen_attention import unseen_note

@@ -8,7 +8,7 @@ from torch import Tensor
 from transom.equations.region import Region
 from transom.lens.attention.sight import Sight
 from transom.lens.metrics.head_measures import HEADS
-from transom.lens.metrics.head_table import LayerSums
+from transom.lens.metrics.head_sums import LayerSums
 
 
 class ReceivedSums:
