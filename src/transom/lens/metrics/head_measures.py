@@ -177,7 +177,7 @@ def own(block: MeasureInput) -> RowValues:
     return RowValues(block.weight_at(positions), block.allowed_at(positions))
 
 
-def following(block: MeasureInput) -> RowValues:
+def next_token(block: MeasureInput) -> RowValues:
     """A at (i, i + 1), of the rows that may see it."""
     positions = block.query_positions[:, 0][None] + 1
     return RowValues(block.weight_at(positions), block.allowed_at(positions))
@@ -249,7 +249,7 @@ HEADS: dict[str, Measure] = {
     ),
     "own": Measure("the weight on the row's own token", own, ("sequence",)),
     "previous": Measure("the weight on the token before", previous, ("sequence",)),
-    "next": Measure("the weight on the token after", following, ("sequence",)),
+    "next": Measure("the weight on the token after", next_token, ("sequence",)),
     "induction": Measure("the weight on what came after an earlier copy", induction, ("sequence", "tokens")),
     "duplicate": Measure("the weight on earlier copies", duplicate, ("sequence", "tokens")),
     "retrieval": Measure(

@@ -21,7 +21,7 @@ const MEASURES = [
   ["largest_sink", "largest sink", "the share of all attention that one key gets, the one with the most", null],
   ["own", "own", "the weight on the row's own token", own, SEQUENCE],
   ["previous", "previous", "the weight on the token before", previous, SEQUENCE],
-  ["next", "next", "the weight on the token after", following, SEQUENCE],
+  ["next", "next", "the weight on the token after", nextToken, SEQUENCE],
   ["induction", "induction", "the weight on what came after an earlier copy", induction, SEQUENCE],
   ["duplicate", "duplicate", "the weight on earlier copies", duplicate, SEQUENCE],
   [
@@ -57,7 +57,7 @@ function own({ weights, row }) {
   return weights[row];
 }
 
-function following({ weights, row, visible }) {
+function nextToken({ weights, row, visible }) {
   return row + 1 < visible ? weights[row + 1] : null;
 }
 
