@@ -171,7 +171,7 @@ def largest_sink(received: Float[Tensor, "batch heads keys"]) -> Float[Tensor, "
     return received.amax(dim=-1)
 
 
-def own(block: MeasureInput) -> RowValues:
+def own_token(block: MeasureInput) -> RowValues:
     """A at (i, i)."""
     positions = block.query_positions[:, 0][None]
     return RowValues(block.weight_at(positions), block.allowed_at(positions))
@@ -247,7 +247,7 @@ HEADS: dict[str, Measure] = {
     "largest_sink": Measure(
         "the share of all attention that one key gets, the one with the most", None, of_received=largest_sink
     ),
-    "own": Measure("the weight on the row's own token", own, ("sequence",)),
+    "own": Measure("the weight on the row's own token", own_token, ("sequence",)),
     "previous": Measure("the weight on the token before", previous, ("sequence",)),
     "next": Measure("the weight on the token after", next_token, ("sequence",)),
     "induction": Measure("the weight on what came after an earlier copy", induction, ("sequence", "tokens")),

@@ -19,7 +19,7 @@ const MEASURES = [
   ["entropy_without_sink", "entropy without sink (of log n)", "the same without the first key", withoutSink, SEQUENCE],
   ["sink", "sink", "the share the first key gets", (one) => one.weights[0], SEQUENCE],
   ["largest_sink", "largest sink", "the share of all attention that one key gets, the one with the most", null],
-  ["own", "own", "the weight on the row's own token", own, SEQUENCE],
+  ["own", "own", "the weight on the row's own token", ownToken, SEQUENCE],
   ["previous", "previous", "the weight on the token before", previous, SEQUENCE],
   ["next", "next", "the weight on the token after", nextToken, SEQUENCE],
   ["induction", "induction", "the weight on what came after an earlier copy", induction, SEQUENCE],
@@ -53,7 +53,7 @@ function withoutSink(one) {
   return entropy(one, 1);
 }
 
-function own({ weights, row }) {
+function ownToken({ weights, row }) {
   return weights[row];
 }
 
