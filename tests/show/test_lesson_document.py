@@ -25,6 +25,10 @@ def test_matrices_are_not_cut_and_a_picture_follows_its_sentence(monkeypatch):
     sentence = '#block(sticky: true, par("Queries send scores to keys; values send weights to the sum."))\n\n#image('
     assert sentence in text
     assert text.count("#image(") == len(files) - 1 == 4
+    assert '#block(sticky: true, par("A score is a dot product: multiply number by number, and add up."))' in text
+    assert text.count('#block(sticky: true, stroke: (left: 3pt + rgb("#0072b2"))') == 3  # questions, before matrices
+    assert text.count('#block(sticky: true, stroke: (left: 3pt + rgb("#d55e00"))') == 2  # numbers to change
+    assert text.split("\n\n")[-2].startswith('#block(sticky: true, par("Scores come before the softmax')
 
 
 def test_typst_takes_it():

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from transom.lessons.lesson import LessonStep
 
 TEXT_WIDTH = 481.9  # points: A4 without its margins
+BARS = {"Predict: ": "#0072b2", "Change: ": "#d55e00"}  # how a paragraph starts, and the colour of the bar beside it
 LESSON_STYLE = """
 .lesson{max-width:52rem;margin:0 auto;padding:1rem 1.25rem}
 .lesson section{margin:2rem 0;padding-top:.75rem;border-top:1px solid var(--rule)}
@@ -123,10 +124,11 @@ def render_lesson_pdf(lesson: "Lesson") -> bytes:
         level = 1 if number == 0 else 2
         lines.append(f"#heading(level: {level}, {to_typst(screen.title)})")
         lines += typst_parts([*screen.parts, *screen.answer, *screen.shown])
+        if screen.step is None:  # what opens and what closes a lesson stays together
+            lines[-2] = with_next(lines[-2])
         if screen.step is not None and screen.step.picture:
             pictures = draw_step(lesson, screen.step)
-            if lines[-1].startswith("#par("):
-                lines[-1] = f"#block(sticky: true, {lines[-1][1:]})"  # the last sentence stays with its picture
+            lines[-1] = with_next(lines[-1])
             for frame, picture in enumerate(pictures):
                 name, svg = f"figure{number}-{frame}.svg", picture.svg()
                 files[name] = svg.encode()
@@ -155,11 +157,27 @@ def typst_parts(parts: Iterable[Any]) -> list[str]:
             continue
         if any(line.strip() for line in figures):
             text = "\n".join(figures).strip("\n")
-            lines.append(f"#raw({to_typst(text)}, block: true)")
+            lines = [with_next(line) for line in lines] + [f"#raw({to_typst(text)}, block: true)"]
         figures = []
         if part is not None:
-            lines.append(f"#par({to_typst(part.text)})")
+            lines.append(typst_paragraph(part.text))
     return lines
+
+
+def typst_paragraph(text: str) -> str:
+    """A paragraph; a question and a number to change have a bar of their colour beside them, as in the HTML file."""
+    colour = next((colour for start, colour in BARS.items() if text.startswith(start)), None)
+    if colour is None:
+        return f"#par({to_typst(text)})"
+    bar = f'stroke: (left: 3pt + rgb("{colour}")), inset: (left: 8pt, y: 3pt)'
+    return f"#block({bar}, par({to_typst(text)}))"
+
+
+def with_next(line: str) -> str:
+    """A paragraph that stays on the page of what comes after it."""
+    if line.startswith("#par("):
+        return f"#block(sticky: true, {line[1:]})"
+    return line.replace("#block(", "#block(sticky: true, ", 1) if line.startswith("#block(stroke") else line
 
 
 def to_typst(text: str) -> str:
