@@ -405,3 +405,27 @@ def test_attention_under_vmap_and_grad_runs_as_unwatched_and_is_seen(gradient, a
     assert sum(sight.shape[0] * sight.shape[1] for sight in trace) == 3
     scores = X @ X.mT / X.shape[-1] ** 0.5
     assert torch.allclose(torch.cat([sight.weights().flatten(0, 1) for sight in trace]), scores.softmax(-1), atol=1e-6)
+
+
+def test_hooks_of_a_layer_that_change_its_arguments_and_result_are_respected():
+    layer = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    layer.register_forward_pre_hook(lambda module, args: tuple(2 * x for x in args))
+    layer.register_forward_hook(lambda module, args, result: (result[0] + 1, result[1]))
+    x = torch.randn(1, 5, 8)
+    plain, weights = layer(x, x, x, average_attn_weights=False)
+    with transom.watch(layer) as trace:
+        watched, _ = layer(x, x, x, average_attn_weights=False)
+    assert torch.equal(plain, watched)
+    torch.testing.assert_close(trace[0].weights(), weights)
+    assert trace[0].receipt().holds
+
+
+def test_the_calls_of_modules_are_as_before_after_the_block():
+    call, model = nn.Module._call_impl, Stack(Plain())
+    with transom.watch(model):
+        model(X)
+    assert nn.Module._call_impl is call
+    model.register_forward_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError), transom.watch(model):
+        model(X)
+    assert nn.Module._call_impl is call

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from jaxtyping import Float
@@ -127,11 +128,17 @@ def grid_of_size(rows: int, columns: int, path: str, keys: int) -> PatchGrid:
     return PatchGrid(rows, columns, before, (), path)
 
 
+@cache
+def has_config(kind: type[nn.Module]) -> bool:
+    """Whether a class of modules has a config of its own."""
+    return hasattr(kind, "config")
+
+
 def find_vision_config(paths: dict[nn.Module, str]) -> tuple[str, Any]:
     """Path and config of the outermost part whose config describes images; None if there is no such part."""
     others: set[int] = set()  # configs that describe none; most parts share one
     for module, path in paths.items():
-        if "config" not in module.__dict__ and not hasattr(type(module), "config"):
+        if "config" not in module.__dict__ and not has_config(type(module)):
             continue  # looking it up in vain takes long
         config = module.config
         if id(config) not in others:

@@ -22,6 +22,8 @@ from transom.lens.capture.captured_attention import CapturedAttention, EdgeCut, 
 from transom.lens.capture.weight_products import HandAttention
 from transom.lens.unseen_attention import Evidence
 
+TRACED = (FakeTensor, FunctionalTensor)
+
 
 @dataclass(frozen=True, eq=False)
 class Leftover:
@@ -131,9 +133,15 @@ class CaptureState(threading.local):
         return [listener for listener in self.listeners if listener.cuts_edges]
 
     @property
+    def changes_outputs(self) -> bool:
+        """Whether a listener may replace an attention's output, or take its gradient."""
+        return any(listener.patches_outputs or listener.takes_gradients for listener in self.listeners)
+
+    @property
     def attention(self) -> AttentionCall | None:
         """The innermost attention that is running; None outside any."""
-        return self.attention_calls[-1] if self.attention_calls else None
+        calls = self.attention_calls
+        return calls[-1] if calls else None
 
     @property
     def module_call(self) -> ModuleCall | None:
@@ -153,7 +161,8 @@ class CaptureState(threading.local):
 
     def starts_attention(self, x: object) -> bool:
         """Whether an attention of x is to be captured: somebody listens, x has data, and no attention is running."""
-        return bool(self.listeners) and self.attention is None and is_concrete(x)
+        state = self.__dict__
+        return bool(state["listeners"]) and not state["attention_calls"] and is_concrete(x)
 
     @contextmanager
     def enter(self, call: Attention) -> Iterator[Attention]:
@@ -163,17 +172,6 @@ class CaptureState(threading.local):
             yield call
         finally:
             self.attention_calls.remove(call)
-
-    def end_inner_modules(self, module: nn.Module) -> ModuleCall | None:
-        """Drop the modules that the innermost call of a module has called, and return that call; None if it has none.
-
-        A module that failed has not dropped itself.
-        """
-        if all(call.module is not module for call in self.module_calls):
-            return None
-        while self.module_calls[-1].module is not module:
-            self.module_calls.pop()
-        return self.module_calls[-1]
 
     def clear_modules(self) -> None:
         """Drop all modules and softmaxes, once nobody listens any more."""
@@ -209,17 +207,18 @@ class CaptureState(threading.local):
         self, read: Callable[[], CapturedAttention | Unreadable], modules: list[nn.Module] | None = None
     ) -> None:
         """Report one attention to the listeners; `modules` are those it ran in, by default those that run now."""
-        order = self.order
-        self.count += 1
+        order, state = self.order, self.__dict__
+        state["count"] += 1
+        modules = self.modules if modules is None else modules
         with outside_model():
             captured = read()
             if isinstance(captured, CapturedAttention):
-                self.key_counts.add(captured.problem.shape[3])
-                captured = replace(captured, unproved=PATCHED) if self.patched else captured
-            for listener in self.listeners:
+                state["key_counts"].add(captured.problem.K.shape[2])
+                captured = replace(captured, unproved=PATCHED) if state["patched"] else captured
+            for listener in state["listeners"]:
                 if listener.is_open:
-                    listener.on_attention(captured, self.modules if modules is None else modules, order)
-        self.tracked, self.patched = None, False
+                    listener.on_attention(captured, modules, order)
+        state["tracked"], state["patched"] = None, False
 
     def edges_to_cut(self, problem: Problem, modules: list[nn.Module] | None = None) -> EdgeCut | None:
         """The edges to cut out of the attention that is running; None if there are none."""
@@ -281,10 +280,6 @@ def outside_model() -> OutsideModel:
 
 def is_concrete(x: object) -> bool:
     """Whether x is a plain tensor with data: not nested, and not one that a compiler, vmap or grad traces with."""
-    return (
-        isinstance(x, Tensor)
-        and not isinstance(x, FakeTensor | FunctionalTensor)
-        and x.device.type != "meta"
-        and not x.is_nested
-        and not is_functorch_wrapped_tensor(x)
-    )
+    if type(x) is not Tensor and (not isinstance(x, Tensor) or isinstance(x, TRACED)):
+        return False
+    return not (x.is_meta or x.is_nested or is_functorch_wrapped_tensor(x))

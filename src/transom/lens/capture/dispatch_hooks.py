@@ -8,7 +8,6 @@ attentions.
 
 import inspect
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -16,9 +15,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.modules import module as modules
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch import Tensor
 
 from transom.kernels import Problem, dispatch
 from transom.lens.capture.call_state import (
@@ -26,12 +23,11 @@ from transom.lens.capture.call_state import (
     AttentionListener,
     EagerCall,
     KernelCall,
-    ModuleCall,
     is_concrete,
 )
 from transom.lens.capture.captured_attention import CapturedAttention, Unreadable
 from transom.lens.capture.compiled_graphs import GRAPHS
-from transom.lens.capture.eager_attention import UNREAD, from_eager_call, is_multihead, wrap_attention_interface
+from transom.lens.capture.eager_attention import UNREAD, from_eager_call, wrap_attention_interface
 from transom.lens.capture.edge_cut import cut_captured, cut_native, cut_sdpa
 from transom.lens.capture.hand_hooks import (
     capture_exp,
@@ -42,20 +38,17 @@ from transom.lens.capture.hand_hooks import (
     capture_sparse_softmax,
     capture_sum,
 )
-from transom.lens.capture.hand_reports import EndedCall, note_consumer, report_ended
 from transom.lens.capture.kernel_overrides import OVERRIDES, Override
+from transom.lens.capture.module_hooks import wrap_module_calls
 from transom.lens.capture.thread_inheritance import wrap_threads
 from transom.lens.capture.torch_attention import (
-    from_mha_call,
     from_native_mha,
     from_nested_sdpa,
     from_sdpa,
-    mha_gradient_to_heads,
     wrap_jagged_attention,
 )
 
 FLASH_ARGS = ("query", "key", "value", "dropout_p", "is_causal")  # positional arguments of the fused kernel
-TWICE = "Using `torch.compile"  # … that hooks fire for the compiled module too, which is what ours want
 
 
 def capture_sdpa(run: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
@@ -65,15 +58,20 @@ def capture_sdpa(run: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tenso
     if not CAPTURE.starts_attention(args[0]):
         return run(*args, **kwargs)
     rng_state = torch.get_rng_state() if CAPTURE.cutters else None
-    with CAPTURE.enter(KernelCall()) as call:
+    call = KernelCall()
+    CAPTURE.attention_calls.append(call)
+    try:
         output = run(*args, **kwargs)
+    finally:
+        CAPTURE.attention_calls.remove(call)
     read = lambda: from_sdpa(output, call.lse, *args, **kwargs)  # noqa: E731
-    if rng_state is None:
+    if rng_state is not None:
+        return cut_sdpa(output, read(), lambda: run(*args, **kwargs), rng_state)
+    if CAPTURE.changes_outputs:
         output = CAPTURE.patch(output, read)
         output = CAPTURE.track(output, lambda gradient: gradient)
-        CAPTURE.publish(read)
-        return output
-    return cut_sdpa(output, read(), lambda: run(*args, **kwargs), rng_state)
+    CAPTURE.publish(read)
+    return output
 
 
 def capture_nested(run: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
@@ -99,8 +97,9 @@ def capture_native_mha(run: Callable[..., Any], *args: Any, **kwargs: Any) -> tu
 def capture_flash(run: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
     """The fused kernel: inside an attention it gives the log-sum-exp; alone, in compiled code, it is an attention."""
     output, lse = run(*args, **kwargs)
-    if isinstance(CAPTURE.attention, KernelCall):
-        CAPTURE.attention.log_sum_exps.append(lse)
+    attention = CAPTURE.attention
+    if isinstance(attention, KernelCall):
+        attention.log_sum_exps.append(lse)
     elif CAPTURE.starts_attention(args[0]):
         named_args = dict(zip(FLASH_ARGS, args, strict=False))
         CAPTURE.publish(lambda: from_sdpa(output, lse, **named_args, **kwargs))
@@ -137,41 +136,6 @@ def capture_attend(problem: Problem, solve: dispatch.Solve) -> tuple[Tensor, Ten
     return output, lse
 
 
-def on_module_enter(module: nn.Module, args: tuple[Any, ...]) -> None:
-    state = CAPTURE.__dict__  # of this thread; each look-up of a thread's attribute would cost as much again
-    if not state["listeners"] or isinstance(module, nn.Softmax) or torch.compiler.is_compiling():
-        return  # a softmax may be a module itself; it belongs to the one that calls it
-    if state["hand"].sums and args:
-        note_consumer(module, args[0])
-    state["module_calls"].append(ModuleCall(module, state["count"]))
-    state["runs"] = number = state["runs"] + 1
-    state["ran"][module] = number
-
-
-def on_module_exit(module: nn.Module, args: tuple[Any, ...], *kwargs_and_result: Any) -> Any:
-    """The end of a module's forward; after an exception PyTorch leaves out the keyword arguments.
-
-    Returns a result to use instead, or None.
-    """
-    state = CAPTURE.__dict__
-    calls: list[ModuleCall] = state["module_calls"]
-    if not calls or not state["listeners"] or torch.compiler.is_compiling():
-        return None
-    call, tracked = calls[-1] if calls[-1].module is module else CAPTURE.end_inner_modules(module), None
-    if call is None:
-        return None
-    kwargs, result = kwargs_and_result if len(kwargs_and_result) == 2 else ({}, None)
-    if call.count_before == state["count"] and result is not None and is_multihead(module):
-        output = CAPTURE.track(result[0], lambda gradient: mha_gradient_to_heads(module, gradient))
-        tracked = None if output is result[0] else (output, *result[1:])
-        CAPTURE.publish(lambda: from_mha_call(module, args, kwargs, result, cut=call.cut))
-    hand = state["hand"]
-    if hand.sums or hand.waiting or hand.product_sizes or hand.refused or hand.segment_sums:
-        report_ended(EndedCall(module, args, kwargs, result))
-    calls.remove(call)
-    return tracked
-
-
 # The operators that are captured, for which dispatch key, and by what.
 OPERATORS: list[Override] = [
     ("scaled_dot_product_attention", "CompositeImplicitAutograd", capture_sdpa),
@@ -196,7 +160,7 @@ CUT_OPERATORS: list[Override] = [
 
 
 class DispatchHooks:
-    """The wrapped kernels and hooks, installed while anybody listens."""
+    """The wrapped kernels and calls, installed while anybody listens."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -222,22 +186,9 @@ class DispatchHooks:
         self.undo.callback(wrap_jagged_attention(capture_nested))
         self.undo.callback(OVERRIDES.remove)
         OVERRIDES.install(OPERATORS)
-        for hook in (
-            register_module_forward_pre_hook(on_module_enter),
-            register_module_forward_hook(on_module_exit, with_kwargs=True, always_call=True),
-        ):
-            # PyTorch's `remove` leaves this entry behind, and PyTorch would go on believing that there are hooks.
-            self.undo.callback(modules._global_forward_hooks_with_kwargs.pop, hook.id, None)
-            self.undo.callback(hook.remove)
-        warnings.filterwarnings("ignore", message=TWICE, category=UserWarning)
-        self.undo.callback(remove_warning_filter, warnings.filters[0])
+        self.undo.callback(wrap_module_calls())
         self.undo.callback(setattr, dispatch, "listener", None)
         dispatch.listener = capture_attend
-
-
-def remove_warning_filter(entry: Any) -> None:
-    if entry in warnings.filters:
-        warnings.filters.remove(entry)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 INSTALLED = DispatchHooks()

@@ -6,7 +6,7 @@ All of this is worked out when the block ends, from the modules that ran; while 
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 
 from torch import nn
 
@@ -36,9 +36,13 @@ class UnseenAttentionFinder:
     def __init__(
         self, names: dict[nn.Module, str], ran: set[nn.Module], captured: list[str], unread: dict[str, tuple[str, str]]
     ) -> None:
-        self.names, self.paths = names, {name: module for module, name in names.items() if module in ran}
-        self.ran, self.captured = ran, captured
+        self.names, self.ran, self.captured = names, ran, captured
         self.found = {name: UnseenAttention(name, *why) for name, why in unread.items()}
+
+    @cached_property
+    def paths(self) -> dict[str, nn.Module]:
+        """The modules that ran, by their names."""
+        return {name: module for module, name in self.names.items() if module in self.ran}
 
     def add_leftovers(self, leftovers: Sequence[Leftover]) -> None:
         """Softmaxes that became part of no captured attention."""
@@ -64,15 +68,18 @@ class UnseenAttentionFinder:
 
     def find(self) -> list[UnseenAttention]:
         """The modules whose attention was not captured, the innermost where one contains another."""
-        compiled = {name: module for module, name in self.names.items() if is_compiled(module)}
-        for name, module in {**self.paths, **compiled}.items():
-            if name not in compiled and not module._modules and not is_telling_class(type(module)):
+        any_compiled = False
+        for module, name in self.names.items():
+            if is_compiled(module):
+                any_compiled, unseen = True, self.judge_compiled(name, module)
+            elif module not in self.ran or not (module._modules or is_telling_class(type(module))):
                 continue
-            unseen = self.judge_compiled(name, module) if name in compiled else self.judge(name, module)
+            else:
+                unseen = self.judge(name, module)
             before = self.found.get(name)
             if unseen is not None and (before is None or (before.evidence, unseen.evidence) == ("weak", "strong")):
                 self.found[name] = unseen
-        if GRAPHS.compiled_inside() and not compiled and "" in self.paths:
+        if GRAPHS.compiled_inside() and not any_compiled and "" in self.paths:
             self.found.setdefault("", UnseenAttention("", type(self.paths[""]).__name__, COMPILED_INSIDE, "weak"))
         found = [one for one in self.found.values() if not self.has_inner(one)]
         return [replace(one, name=one.name or WHOLE_MODEL) for one in found]

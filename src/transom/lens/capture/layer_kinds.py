@@ -61,8 +61,8 @@ def is_linear_like(module: nn.Module) -> bool:
 
 def has_projections(module: nn.Module, ran: Container[nn.Module]) -> bool:
     """Whether maps to queries, keys and values are children of a module, and ran."""
-    roles = children_roles(tuple(module._modules.keys())) if module._modules else []
-    if {role for _, parts in roles for role in parts} < set("qkv"):
+    roles = children_roles(tuple(module._modules.keys())) if module._modules else None
+    if not roles:
         return False
     children = ((module._modules[name], parts) for name, parts in roles)
     used = [parts for child, parts in children if child is not None and child in ran and is_linear_like(child)]
@@ -71,8 +71,10 @@ def has_projections(module: nn.Module, ran: Container[nn.Module]) -> bool:
 
 @lru_cache(maxsize=4096)
 def children_roles(names: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Those of the names of a module's children that project to queries, keys or values, and to which."""
-    return [(name, role) for name in names if (role := projection_role(name)) is not None]
+    """Those of the names of a module's children that project to queries, keys or values, and to which; none, if they
+    do not project to all three."""
+    roles = [(name, role) for name in names if (role := projection_role(name)) is not None]
+    return roles if {role for _, parts in roles for role in parts} >= set("qkv") else []
 
 
 def value_projections(module: nn.Module) -> list[nn.Module]:

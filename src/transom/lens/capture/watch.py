@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
+from transom.equations.masks import Causal
 from transom.kernels import Problem
 from transom.lens.attention.kv_history import KVHistory, KVSlice
 from transom.lens.attention.labels import find_patch_grid
@@ -37,17 +38,17 @@ class AttentionNames:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.paths: dict[nn.Module, str] = {}
-        self.add_paths(model, "")
+        self.add_paths(model, "", "")
         self.ran: list[str] = []
         self.foreign = 0  # attentions of other models
 
-    def add_paths(self, module: nn.Module, path: str) -> None:
+    def add_paths(self, module: nn.Module, path: str, prefix: str) -> None:
         """The path of a module and of all in it, as `named_modules` gives them, but quicker."""
         if module not in self.paths:
             self.paths[module] = path
             for name, child in module._modules.items():
                 if child is not None:
-                    self.add_paths(child, f"{path}.{name}" if path else name)
+                    self.add_paths(child, name := prefix + name, name + ".")
 
     def attention_name(self, modules: list[nn.Module], order: int) -> str | None:
         """The path of the innermost module that is the model's; None if the attention is another model's."""
@@ -56,7 +57,8 @@ class AttentionNames:
             if path is None and "_orig_mod" in module._modules:
                 path = self.paths.get(module._modules["_orig_mod"])  # pyright: ignore[reportArgumentType]
             if path is not None:
-                return ".".join(part for part in (path, implied_suffix(module, order)) if part) or WHOLE_MODEL
+                suffix = implied_suffix(module, order)
+                return (f"{path}.{suffix}" if path and suffix else path or suffix) or WHOLE_MODEL
         return None if modules else NO_MODULE
 
     def record(self, modules: list[nn.Module], order: int) -> str | None:
@@ -103,7 +105,7 @@ class TensorCopies:
 
     def copy(self, x: Tensor) -> Tensor:
         """A contiguous copy."""
-        if type(x) is Tensor and self.device in (None, x.device):
+        if type(x) is Tensor and (self.device is None or self.device == x.device):
             return x.clone(memory_format=torch.contiguous_format)
         return torch.empty(x.shape, dtype=x.dtype, device=self.device or x.device).copy_(x)
 
@@ -117,7 +119,7 @@ class TensorCopies:
 
     def copy_fields(self, part: Part) -> Part:
         """A mask or a bias, or a combination of them, with copies of its tensors."""
-        if part is None or not is_dataclass(part) or isinstance(part, type):
+        if part is None or isinstance(part, Causal) or not is_dataclass(part) or isinstance(part, type):
             return part
         copies = {}
         for field in fields(part):
@@ -130,13 +132,13 @@ class TensorCopies:
     def copy_problem(self, problem: Problem, name: str) -> tuple[Problem, KVSlice]:
         """A copy of the problem under that name; of keys and values seen before, only the new ones are copied."""
         mask, bias, Q = self.copy_fields(problem.mask), self.copy_fields(problem.bias), self.copy(problem.Q)
-        history = self.histories.get(name)
+        history, numbers = self.histories.get(name), (problem.scale, problem.softcap, problem.dropout, problem.seed)
         if history is not None:
             first = history.match_step(problem)
             if first is not None:
                 kv_slice = history.slice_for(replace(problem, mask=mask, bias=bias), first)
-                return replace(problem, Q=Q, K=kv_slice.K, V=kv_slice.V, mask=mask, bias=bias), kv_slice
-        problem = replace(problem, Q=Q, K=self.copy(problem.K), V=self.copy(problem.V), mask=mask, bias=bias)
+                return Problem(Q, kv_slice.K, kv_slice.V, mask, bias, *numbers), kv_slice
+        problem = Problem(Q, self.copy(problem.K), self.copy(problem.V), mask, bias, *numbers)
         self.histories[name] = history = KVHistory(problem.K, problem.V)
         return problem, history.slice_for(problem, 0)
 
