@@ -12,10 +12,11 @@ import pytest
 
 from transom.models.embedded import embedded_folder
 from transom.runner import load
-from transom.serve import request_fields, run_queries, stage_queries
+from transom.serve import influence_queries, request_fields, run_queries, stage_queries
 from transom.serve.map_tiles import map_tile, weight_block
 from transom.serve.pictures import picture_file
 from transom.serve.request_fields import parse_query
+from transom.serve.routes import ROUTES
 from transom.serve.session import Session
 from transom.serve.worker import Job
 
@@ -124,6 +125,8 @@ class BothSides:
             fields = request_fields.InfluenceRequest(row=row, first_target=1, count=32)
             expected = stage_queries.influence_for_row(run, fields, self.job)
             self.ask("GET", f"/api/runs/1/influence?row={row}&first_target=1&count=32", expected)
+        fields = request_fields.RankingRequest(refine=2)
+        self.ask("GET", "/api/runs/1/ranking?refine=2", influence_queries.rank_heads(run, fields, self.job))
         names = [name for name, _ in run.trace.entries]
         cuts = [
             ("before", [{"layer": names[self.last], "head": 2}]),
@@ -148,12 +151,19 @@ class BothSides:
             (request_fields.WeightsRequest, "weights", "head=1&first_row=1&rows=64&keys=5", weight_block),
             (request_fields.TopEdgesRequest, "strongest", "head=1&count=9&sink=false", run_queries.strongest_edges),
             (request_fields.TopEdgesRequest, "strongest", "head=0&count=9", run_queries.strongest_edges),
+            (request_fields.TopEdgesRequest, "strongest", "head=2&count=5&by=influence", run_queries.strongest_edges),
+            (
+                request_fields.WeightsRequest,
+                "influence",
+                "head=2&first_row=1&rows=6",
+                influence_queries.influence_block,
+            ),
             (request_fields.RowRequest, "row", "head=2&query=3", stage_queries.row_arithmetic),
             (request_fields.RowRequest, "row", "head=2&query=6&count=3", stage_queries.row_arithmetic),
             (request_fields.EffectsRequest, "effects", "head=1&query=3&count=3", run_queries.edge_effects),
         ):
             fields = parse_query(kind, [tuple(part.split("=")) for part in query.split("&")])
-            job = () if name in ("weights", "row") else (self.job,)
+            job = () if name in ("weights", "row", "influence") else (self.job,)
             self.ask("GET", f"{path}/{name}?{query}", answer(run, index, fields, *job))
         for head in (0, 3):
             self.ask("GET", f"{path}/head?head={head}", run_queries.measure_head(run, index, head, self.job))
@@ -238,6 +248,38 @@ def test_arrows_are_drawn_as_by_the_server(sides):
         notes = len(wanted) - len(found)
         assert notes in (0, 3), pattern  # the server writes three notes below the drawing
         assert set(found) - set(wanted) <= {one for one in found if "receipt" in one}, pattern
+
+
+def test_estimates_are_those_of_the_server(sides):
+    """Not only within 1e-4, which many of them are themselves: each with three digits, from the same random signs."""
+    both, answers = sides
+    place = next(number for number, (_, path, _) in enumerate(both.requests) if "/ranking" in path)
+    found, expected = json.loads(answers[place]["body"])["rows"], both.expected[place]["rows"]
+    assert [row["estimate"] for row in found] == pytest.approx([row["estimate"] for row in expected], rel=1e-3)
+    assert [row["effect"] for row in found[:2]] == pytest.approx([row["effect"] for row in expected[:2]], rel=1e-3)
+
+
+IN_FILES = ("/api/lessons", "/api/glossary", "/api/replay")  # of the site, or not on it
+
+
+def test_every_route_of_the_server_is_answered_or_refused_plainly():
+    asked = [
+        [route.method, re.sub(r"{view}", "steps", re.sub(r"{\w+:int}", "0", route.path.replace("{run}", "1"))), {}]
+        for route in ROUTES
+        if not route.path.startswith(IN_FILES)
+    ]
+    edges = [{"layer": "decoder.blocks.0.cross", "head": 0}]
+    bodies = {"/api/runs": {"text": "Hello."}, "/api/writing": {"text": "Hello."}}
+    for one in asked:
+        one[1] += {"/api/runs/1/beside": "?other=1"}.get(one[1], "")
+        one[2] = bodies.get(one[1], {"edges": edges})
+    _, *answers = ask_engine(requests=[["POST", "/api/runs", {"text": "Hello."}], *asked])
+    refused = []
+    for (_, path, _), answer in zip(asked, answers, strict=True):
+        if answer["status"] != 200:
+            assert "needs Python" in json.loads(answer["body"])["error"], (path, answer)
+            refused.append(path)
+    assert refused == ["/api/runs/1/page", "/api/runs/1/trace"]
 
 
 def test_mistakes_are_one_line():

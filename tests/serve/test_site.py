@@ -6,7 +6,7 @@ import json
 import re
 import threading
 from html.parser import HTMLParser
-from pathlib import PurePosixPath
+from importlib.resources import files
 from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
@@ -14,11 +14,14 @@ from serve.browsing import checked_page, expect
 
 from transom.models.embedded import embedded_folder
 from transom.names import Misfit
-from transom.serve.recorded_runs import RecordedRun, parse_record
+from transom.serve.recorded_runs import RecordedRun, parse_record, shipped_recordings
 from transom.serve.site import build_site
+from transom.serve.site_pages import HomeEntry, run_item
 
 HOSTILE = "<img src=x onerror=alert(1)> & \u202eright to left</title>"
 SUBPATH = "some/where"
+RUN = "4-img-src-x-onerror-alert-1-right-to-left-title.html"
+GALLERY = ("SmolLM2-135M-Instruct", "all-MiniLM-L6-v2", "Digits, a small vision model")  # come with Transom
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +31,8 @@ def host(tmp_path_factory):
     record = RecordedRun(HOSTILE, str(embedded_folder()), HOSTILE, "Apache-2.0 <b>")
     steps = []
     summary = build_site(folder / SUBPATH, [record], steps.append)
-    assert len(steps) == 3
-    assert summary.recorded == [HOSTILE]
+    assert len(steps) == 4
+    assert summary.recorded == [*GALLERY, HOSTILE]
     return folder
 
 
@@ -56,7 +59,7 @@ def pages_of(site):
 def test_every_link_leads_to_a_file_of_the_site(host):
     site = host / SUBPATH
     pages = pages_of(site)
-    assert len(pages) == 1 + 1 + 22 + 1  # home, playground, lessons, one recorded run
+    assert len(pages) == 1 + 1 + 22 + 3 + 1  # home, playground, lessons, the gallery, one more recorded run
     for page, found in pages.items():
         for link in found.links:
             parts = urlsplit(link)
@@ -95,7 +98,7 @@ def test_the_folder_says_what_it_holds(host):
     assert listed == contents["files"]
     on_disk = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
     assert on_disk == set(listed) | {"site.json"}
-    assert contents["licences"] == {HOSTILE: "Apache-2.0 <b>"}
+    assert contents["licences"] == {**dict.fromkeys(GALLERY, "Apache-2.0"), HOSTILE: "Apache-2.0 <b>"}
     kept = json.loads(re.search(r"const KEPT = (\[.*\]);", (site / "offline_worker.js").read_text())[1])
     assert set(kept) == {name for name in listed if not name.startswith(("try/model/", "runs/"))} - {
         "offline_worker.js"
@@ -115,11 +118,35 @@ def test_hostile_text_stays_text(host):
     assert "<img src=x" not in home
     assert "\u202e" not in home
     assert "&lt;img src=x onerror=alert(1)&gt;" in home
-    run = next((host / SUBPATH / "runs").iterdir())
-    assert PurePosixPath(run.name).suffix == ".html"
-    assert run.name == "1-img-src-x-onerror-alert-1-right-to-left-title.html"
+    run = host / SUBPATH / "runs" / RUN
     assert "<img src=x" not in run.read_text(encoding="utf-8")
     assert str(embedded_folder()) not in home
+
+
+def test_the_gallery_comes_along_and_is_small():
+    found = list(shipped_recordings())
+    assert tuple(recording.run.name for recording in found) == GALLERY
+    for recording, attentions in zip(found, (30, 6, 3), strict=True):
+        answers, bodies = recording.answers["told"], recording.answers["bodies"]
+        run = json.loads(bodies[answers["/api/runs/1"][0]])
+        assert len(run["attentions"]) == attentions
+        assert run["text"] == recording.run.text
+        assert all(one["receipt"]["holds"] for one in run["attentions"])
+        assert not re.search(
+            r"(?<![\\w.])/(?:root|home|tmp|usr|Users)/", json.dumps(recording.answers)
+        )  # no path of a machine
+    folder = files("transom.serve") / "recordings"
+    assert all(len(file.read_bytes()) < 2_000_000 for file in folder.iterdir())
+
+
+def test_the_picture_that_was_recorded_is_that_of_a_digit():
+    digits = list(shipped_recordings())[2]
+    answers, bodies = digits.answers["told"], digits.answers["bodies"]
+    assert json.loads(bodies[answers["/api/runs/1"][0]])["output"].startswith("5 (")
+    item = run_item(HomeEntry("runs/3.html", "Digits", digits.run.text, "Apache-2.0"))
+    assert item.count("<br>") == 3
+    assert "<q>" not in item
+    assert "<q>" in run_item(HomeEntry("runs/1.html", "A model", "A text", "MIT"))
 
 
 def test_only_a_site_is_replaced(tmp_path):
@@ -186,8 +213,7 @@ def written(model, text):
 
 @pytest.mark.slow
 def test_a_recorded_run_works_and_its_text_is_text(browser, root, host):
-    run = next((host / SUBPATH / "runs").iterdir()).name
     with checked_page(browser, root) as page:
-        page.goto(f"{root}runs/{run}")
+        page.goto(f"{root}runs/{RUN}")
         expect(page.locator("main img")).to_have_count(0)
         page.wait_for_selector("[role=tab]", timeout=120_000)

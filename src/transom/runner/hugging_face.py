@@ -155,9 +155,8 @@ class HuggingFaceTextModel(TextModel):
         from transom.training.inference import Classification
 
         self.check_task("classify", texts)
-        config: Any = self.model.config
-        one_of_several = config.problem_type in (None, "single_label_classification") and config.num_labels > 1
-        if not type(self.model).__name__.endswith(CLASSIFIERS) or not one_of_several:
+        labels = self.labels
+        if not labels:
             raise Misfit(
                 f"classify takes a model that finds one of several labels, but {self.name} is a"
                 f" {type(self.model).__name__} that does not; run it with run(encode_text(text))"
@@ -165,9 +164,18 @@ class HuggingFaceTextModel(TextModel):
         results = []
         for text in texts:
             chances = self.run(self.encode_text(text))[0].float().softmax(dim=-1).tolist()
-            by_label = {config.id2label[number]: chance for number, chance in enumerate(chances)}
+            by_label = dict(zip(labels, chances, strict=True))
             results.append(Classification(max(by_label, key=lambda label: by_label[label]), by_label))
         return results
+
+    @property
+    def labels(self) -> list[str]:
+        config: Any = self.model.config
+        if not type(self.model).__name__.endswith(CLASSIFIERS) or config.num_labels < 2:
+            return []
+        if config.problem_type not in (None, "single_label_classification"):
+            return []
+        return [config.id2label[number] for number in range(config.num_labels)]
 
     def encode_pieces(self, text: str, longest: int | None = None) -> list[list[int]]:
         ids = self.tokenizer(text, add_special_tokens=False)["input_ids"] if text.strip() else []

@@ -79,6 +79,11 @@ class TextModel:
         """The label that an encoder gives each text, and the probability of every label."""
         raise NotImplementedError
 
+    @property
+    def labels(self) -> list[str]:
+        """The labels of which an encoder finds one; empty for any other model."""
+        return []
+
     def encode_pieces(self, text: str, longest: int | None = None) -> list[list[int]]:
         """A text in pieces of at most `longest` tokens, each with its special tokens; none for an empty text."""
         raise NotImplementedError

@@ -74,6 +74,10 @@ class TransomTextModel(TextModel):
         assert isinstance(self.model, Encoder)
         return classify(self.model, self.tokenizer, texts)
 
+    @property
+    def labels(self) -> list[str]:
+        return list(getattr(self.model.config, "labels", ()))
+
     def encode_pieces(self, text: str, longest: int | None = None) -> list[list[int]]:
         wrapping = self.tokenizer.wrapping(self.kind)
         ids = self.tokenizer.encode(text) if text.strip() else []

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from transom.lens.capture.head_origin import HeadOrigin
 
 LIKELY = 5  # predictions listed for each row
+LIKELY_LABELS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +79,15 @@ def watch_run(run: TextRun) -> tuple["Trace", "Tensor"]:
     with watch(run.model.model, tokens=tokens, targets=targets, unseen="allow") as trace:
         output = run.model.run(encoded)
     return require_attention(trace), output
+
+
+def likely_labels(model: TextModel, logits: "Tensor") -> str:
+    """The most likely labels of a text with their probabilities; empty for a model without labels."""
+    if not model.labels:
+        return ""
+    chances, places = logits[0].float().softmax(dim=-1).topk(min(LIKELY_LABELS, len(model.labels)))
+    pairs = zip(places.tolist(), chances.tolist(), strict=True)
+    return ", ".join(f"{model.labels[place]} ({chance:.3f})" for place, chance in pairs)
 
 
 def likely_tokens(model: TextModel, logits: "Tensor") -> list[list[dict[str, Any]]]:

@@ -10,7 +10,7 @@ import webbrowser
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from transom.files.atomic_files import write_file
 from transom.files.terminal import escape_controls
@@ -150,7 +150,11 @@ def build_page(
 ) -> OfflinePage:
     """The page of a run with one head open; by default the one that is ranked first."""
     answers = OfflineAnswers(session, run, job or Job(lambda job: None), chosen)
-    packed = base64.b64encode(gzip.compress(json.dumps(answers.to_dict()).encode(), mtime=0)).decode()
     sizes = [AttentionSize(name, *sight.shape[1:]) for name, sight in run.trace.entries]
-    html = build_html(packed, f"Transom: {escape(make_visible(session.run_title(run)))}")
-    return OfflinePage(html, sizes, answers.chosen)
+    return OfflinePage(page_of_answers(answers.to_dict(), session.run_title(run)), sizes, answers.chosen)
+
+
+def page_of_answers(answers: dict[str, Any], name: str) -> str:
+    """The page around answers that were computed before, with the name of its model."""
+    packed = base64.b64encode(gzip.compress(json.dumps(answers).encode(), mtime=0)).decode()
+    return build_html(packed, f"Transom: {escape(make_visible(name))}")

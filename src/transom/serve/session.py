@@ -167,7 +167,7 @@ class Session:
 
     def run_text(self, fields: RunRequest, on_written: OnWritten | None = None) -> SessionRun:
         """Run a model on a text and record all its attention."""
-        from transom.runner.watched_run import encode_and_continue, likely_tokens, watch_run
+        from transom.runner.watched_run import encode_and_continue, likely_labels, likely_tokens, watch_run
 
         model, start, ids = self.find_model(fields.model), time.perf_counter(), []
 
@@ -179,7 +179,8 @@ class Session:
         text_run = encode_and_continue(model, fields.text, fields.target, fields.more, on_token)
         trace, output = watch_run(text_run)
         result = {"likely": likely_tokens(model, output), "seconds": round(time.perf_counter() - start, 4)}
-        return self.add(trace, text_run.to_dict() | result, text_run)
+        labels = likely_labels(model, output)
+        return self.add(trace, text_run.to_dict() | result | ({"output": labels} if labels else {}), text_run)
 
     def find_model(self, name: str) -> "TextModel":
         """The model of that name; the first one if the name is empty."""

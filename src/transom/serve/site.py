@@ -3,6 +3,7 @@ recorded runs of real models. Nothing in it asks anything beyond itself."""
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from transom.files.atomic_files import PARTIAL, replace_folder, temporary_path, write_errors_as_misfit
 from transom.names import Misfit
-from transom.serve.recorded_runs import RecordedRun, record_page
+from transom.serve.recorded_runs import RecordedRun, Recording, record_run, shipped_recordings
 from transom.serve.site_pages import HomeEntry, home_page, lesson_page, playground_page
 
 CONTENTS = "site.json"  # lists the files; a folder with it may be replaced
@@ -46,17 +47,17 @@ def build_site(folder: Path, records: Sequence[RecordedRun] = (), on_step: OnSte
     site = playground_files()
     on_step("the lessons")
     lessons = lesson_files(site)
-    runs = []
+    on_step("the recorded runs that come with Transom")
+    recordings = list(shipped_recordings())
     for number, record in enumerate(records, 1):
         on_step(f"recorded run {number} of {len(records)}: {record.name}")
-        name = f"runs/{number}-{record.slug}.html"
-        site[name] = record_page(record).html.encode()
-        runs.append(HomeEntry(name, record.name, record.text, record.licence))
+        recordings.append(record_run(record))
+    runs = run_files(site, recordings)
     site["index.html"] = home_page(lessons, runs).encode()
     for name in ("home.css", "icon.svg"):
         site[name] = read_page_file(name)
     site["offline_worker.js"] = offline_worker(site)
-    site[CONTENTS] = contents_file(site, records)
+    site[CONTENTS] = contents_file(site, [recording.run for recording in recordings])
     write_site(folder, site)
     return summarize(folder, site, len(lessons), [run.title for run in runs])
 
@@ -74,7 +75,9 @@ def static_files(folder: Traversable, path: str = "") -> Iterator[tuple[str, byt
             yield from static_files(file, f"{path}{file.name}/")
         elif PurePosixPath(file.name).suffix == ".js":
             yield f"{path}{file.name}", shorten_script(file.read_text(encoding="utf-8")).encode()
-        elif PurePosixPath(file.name).suffix in (".html", ".css", ".svg"):
+        elif PurePosixPath(file.name).suffix == ".css":
+            yield f"{path}{file.name}", shorten_style(file.read_text(encoding="utf-8")).encode()
+        elif PurePosixPath(file.name).suffix in (".html", ".svg"):
             yield f"{path}{file.name}", file.read_bytes()
 
 
@@ -84,6 +87,12 @@ def shorten_script(source: str) -> str:
     if any(line.count("`") % 2 for line in lines):
         return "\n".join([*lines, ""])
     return "\n".join([*(line.lstrip() for line in lines), ""])
+
+
+def shorten_style(source: str) -> str:
+    """A style sheet without comments and indentation."""
+    lines = re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL).splitlines()
+    return "\n".join([*(line.strip() for line in lines if line.strip()), ""])
 
 
 def read_page_file(name: str) -> bytes:
@@ -125,6 +134,16 @@ def lesson_files(site: Files) -> list[HomeEntry]:
         neighbours = (entries[number - 2] if number > 1 else None, entries[number] if number < len(entries) else None)
         site[name] = lesson_page(lesson, number, *neighbours).encode()
     return entries
+
+
+def run_files(site: Files, recordings: Sequence[Recording]) -> list[HomeEntry]:
+    """Every recorded run as a page, added to the site; what the first page says of each."""
+    runs = []
+    for number, recording in enumerate(recordings, 1):
+        run, name = recording.run, f"runs/{number}-{recording.run.slug}.html"
+        site[name] = recording.html().encode()
+        runs.append(HomeEntry(name, run.name, run.text, run.licence, run.about))
+    return runs
 
 
 def version_of(site: Files) -> str:

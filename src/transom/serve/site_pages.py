@@ -1,5 +1,6 @@
 """The pages of the site: the first one, the playground, and the lessons with links between them."""
 
+import re
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,16 +17,17 @@ POLICY = (
 )
 META_POLICY = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
 CHARSET = '<meta charset="utf-8">'
-NO_RUNS = "<p>This copy of the site holds no recorded runs.</p>"
+PICTURE = re.compile("[\u2800-\u28ff]{32}")  # 4 × 8 patches as Braille characters, see recipes/digits
 
 
 class HomeEntry(NamedTuple):
-    """A page of the site: where it is, its title, and for a recorded run its text and the licence of its model."""
+    """A page of the site: where it is, its title; for a recorded run its text, its model's licence, and about it."""
 
     path: str
     title: str
     text: str = ""
     licence: str = ""
+    about: str = ""
 
 
 def replace_once(page: str, replacements: dict[str, str]) -> str:
@@ -58,19 +60,25 @@ def home_page(lessons: list[HomeEntry], runs: list[HomeEntry]) -> str:
     """The first page: what this is, and where to begin."""
     template = (files("transom.serve") / "site_files" / "home.html").read_text(encoding="utf-8")
     lesson_items = "\n".join(f'<li><a href="{one.path}">{show(one.title)}</a></li>' for one in lessons)
-    run_items = "\n".join(
-        f'<li><a href="{one.path}">{show(one.title)}</a><q>{show(one.text)}</q>'
-        f"<small>Model: {show(one.title)}, licence {show(one.licence)}</small></li>"
-        for one in runs
-    )
+    run_items = "\n".join(map(run_item, runs))
     return replace_once(
         template,
         {
             CHARSET: f"{CHARSET}\n    {META_POLICY}",
             "<!-- lessons -->": lesson_items,
-            "<!-- runs -->": f'<ul class="runs">\n{run_items}\n</ul>' if runs else NO_RUNS,
+            "<!-- runs -->": f'<ul class="runs">\n{run_items}\n</ul>',
         },
     )
+
+
+def run_item(run: HomeEntry) -> str:
+    """A recorded run in the list: its text, or the picture that it read."""
+    rows = [run.text[first : first + 8] for first in range(0, len(run.text), 8)]
+    picture = f'<pre role="img" aria-label="The picture that it read">{"<br>".join(rows)}</pre>'
+    read = picture if PICTURE.fullmatch(run.text) else f"<q>{show(run.text)}</q>"
+    about = f"<span>{show(run.about)}</span>" if run.about else ""
+    model = f"<small>Model: {show(run.title)}, licence {show(run.licence)}</small>"
+    return f'<li><a href="{run.path}">{show(run.title)}</a>{about}{read}{model}</li>'
 
 
 def lesson_page(lesson: "Lesson", number: int, before: HomeEntry | None, after: HomeEntry | None) -> str:

@@ -95,6 +95,11 @@ function stackBack(tape, dy, isPreNorm) {
 // The attentions of a run again, each with its `gradient` of a number; `byLogits` is the gradient of that number by the
 // logits, (rows, vocabulary), for the logits of this pass.
 export function gradients(model, sourceIds, targetIds, byLogits) {
+  return gradientsAlong(model, sourceIds, targetIds, [byLogits])[0];
+}
+
+// The same for several numbers of one forward pass.
+export function gradientsAlong(model, sourceIds, targetIds, directions) {
   const isPreNorm = model.config.arrangement === "pre_norm";
   const [encoding, decoding] = [[], []];
   const attentions = [];
@@ -103,8 +108,11 @@ export function gradients(model, sourceIds, targetIds, byLogits) {
   const rows = targetIds.length;
   const output = { W: model.embedding, out: model.vocabulary };
   const close = (stack, x, dy, count) => stack.closing ? normBack(x, dy, count, stack.closing) : dy;
-  const dHidden = multiplyBack(byLogits(model.logits(hidden, rows)), rows, output);
-  const [, dSource] = stackBack(decoding, close(model.decoder, decoding.last, dHidden, rows), isPreNorm);
-  stackBack(encoding, close(model.encoder, encoding.last, dSource, sourceIds.length), isPreNorm);
-  return attentions;
+  const logits = model.logits(hidden, rows);
+  return directions.map((byLogits) => {
+    const dHidden = multiplyBack(byLogits(logits), rows, output);
+    const [, dSource] = stackBack(decoding, close(model.decoder, decoding.last, dHidden, rows), isPreNorm);
+    stackBack(encoding, close(model.encoder, encoding.last, dSource, sourceIds.length), isPreNorm);
+    return attentions.map((one) => Object.assign(Object.create(Object.getPrototypeOf(one)), one));
+  });
 }

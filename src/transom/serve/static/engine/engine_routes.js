@@ -5,6 +5,7 @@ import { edgeEffects } from "./edge_measures.js";
 import { RequestError } from "./request_error.js";
 import { measureHeads, measureOneHead } from "./head_measures.js";
 import { mapShape, mapTile, weightBlock } from "./map_tiles.js";
+import { influenceBlock, mostInfluentialEdges, rankHeads } from "./output_estimates.js";
 import { checkIndices, checkKnockOut, checkRun, FIELDS, parseQuery } from "./request_fields.js";
 import { compareRuns, firstHead, knockOut, strongestEdges } from "./run_edges.js";
 import { influenceForRow, meanWeights, residualSizes, rowArithmetic, thumbnails } from "./stage_queries.js";
@@ -48,13 +49,18 @@ function beside({ session, run, query }) {
   return json(compareRuns(run, session.run(parseQuery(FIELDS.compare, query).other)));
 }
 
+function strongest({ run, index, fields }) {
+  return json((fields.by === "weight" ? strongestEdges : mostInfluentialEdges)(run, index, fields));
+}
+
 // Of one attention: /api/runs/{run}/{attention}/{name}.
 const OF_ATTENTION = {
   head: [FIELDS.head, ({ run, index, fields }) => json(measureOneHead(run, index, fields.head))],
   overview: [FIELDS.tile, overview],
   tile: [FIELDS.tile, tile],
   weights: [FIELDS.weights, ({ run, index, fields }) => json(weightBlock(run, index, fields))],
-  strongest: [FIELDS.strongest, ({ run, index, fields }) => json(strongestEdges(run, index, fields))],
+  influence: [FIELDS.weights, ({ run, index, fields }) => json(influenceBlock(run, index, fields))],
+  strongest: [FIELDS.strongest, strongest],
   effects: [FIELDS.effects, ({ run, index, fields }) => json(edgeEffects(run, index, fields))],
   row: [FIELDS.row, ({ run, index, fields }) => json(rowArithmetic(run, index, fields))],
   picture: [FIELDS.picture, picture],
@@ -70,6 +76,7 @@ const OF_RUN = {
   "GET mean_weights": ({ run, query }) => json(meanWeights(run, parseQuery(FIELDS.window, query))),
   "GET residual": ({ run }) => json(residualSizes(run)),
   "GET influence": ({ run, query }) => json(influenceForRow(run, parseQuery(FIELDS.influence, query))),
+  "GET ranking": ({ run, query }) => json(rankHeads(run, parseQuery(FIELDS.ranking, query))),
   "POST knock_out": ({ run, body }) => json(knockOut(run, checkKnockOut(body))),
   "GET page": () => unavailable("the run as a page"),
   "GET trace": () => unavailable("the run as a file"),

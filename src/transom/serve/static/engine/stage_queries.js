@@ -1,11 +1,10 @@
 // What the picture of the whole model asks about a run, as in transom/serve/stage_queries.py.
 
 import { gradients } from "./backward.js";
+import { headInfluence, rowInfluences } from "./edge_influence.js";
 import { roleOf } from "./engine_session.js";
 import { RequestError } from "./request_error.js";
-import { dot, largest, norm, rowOf, softmax } from "./matrix.js";
-
-const NEAR_ONE = 0.9; // above this weight the other keys are summed instead
+import { largest, norm, rowOf, softmax } from "./matrix.js";
 
 const round = (number) => Number(number.toPrecision(6));
 
@@ -115,45 +114,10 @@ export function influenceForRow(run, fields) {
   return { by: "influence", row, heads, edges };
 }
 
-// −Σ gradient · output.
-function headInfluence(attention, head) {
-  let sum = 0;
-  for (let query = 0; query < attention.queries; query += 1) sum -= gradientDots(attention, head, query).output;
-  return sum;
-}
-
-// gradient · output of a row, and gradient · value of each of its keys.
-function gradientDots({ gradient, joined, V, heads, width, keys }, head, query) {
-  const line = heads * width;
-  const at = query * line + head * width;
-  const values = Array.from({ length: keys }, (_, key) => dot(gradient, at, V, key * line + head * width, width));
-  return { output: dot(gradient, at, joined, at, width), values };
-}
-
-// The change without each edge of a row before the softmax, A / (1 − A) · (g·o − g·v), summed over the heads.
+// The change without each edge of a row, summed over the heads.
 function edgeInfluences(attention, query, keys) {
-  const sums = keys.map(() => 0);
-  for (let head = 0; head < attention.heads; head += 1) {
-    const weights = rowOf(attention.weights[head], query, attention.keys);
-    const { output, values } = gradientDots(attention, head, query);
-    keys.forEach((key, place) => {
-      if (weights[key] > NEAR_ONE) sums[place] += withoutKey(weights, values, key, output);
-      else sums[place] += (weights[key] / (1 - weights[key])) * (output - values[key]);
-    });
-  }
-  return sums.map(round);
-}
-
-// The same for a key that has nearly all the weight: from the other keys.
-function withoutKey(weights, values, key, output) {
-  let rest = 0;
-  let sum = 0;
-  weights.forEach((weight, other) => {
-    if (other === key) return;
-    rest += weight;
-    sum += weight * values[other];
-  });
-  return (rest > 0 ? sum / rest : 0) - output;
+  const perHead = attention.weights.map((_, head) => rowInfluences(attention, head, query, keys));
+  return keys.map((_, place) => round(perHead.reduce((sum, changes) => sum + changes[place], 0)));
 }
 
 // One row of a head with all that makes it; of many keys, those with the largest weights.
