@@ -1,7 +1,9 @@
 """Recipes: every setting known and explained, every mistake an error with its way out."""
 
 import math
+import random
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -271,3 +273,20 @@ def test_the_table_of_sections_is_complete():
 
 def test_the_reference_is_toml_without_doubt():
     assert tomllib.loads((ROOT / "recipes/reference.toml").read_text(encoding="utf-8"))["task"] == "translate"
+
+
+def test_pictures_of_digits_are_drawn_as_patches():
+    """Every pixel of a picture is a dot of one Braille character, at its place."""
+    drawing = runpy.run_path(str(ROOT / "recipes/digits/draw_digits.py"))
+    picture = drawing["draw_digit"]("4", random.Random(5))
+    text = drawing["picture_as_text"](picture)
+    assert len(text) == 32
+    dots = {0: (0, 0), 1: (1, 0), 2: (2, 0), 3: (0, 1), 4: (1, 1), 5: (2, 1), 6: (3, 0), 7: (3, 1)}  # as Unicode has it
+    black = {
+        (4 * (place // 8) + y, 2 * (place % 8) + x)
+        for place, patch in enumerate(text)
+        for bit, (y, x) in dots.items()
+        if (ord(patch) - 0x2800) >> bit & 1
+    }
+    assert black == {(y, x) for y, row in enumerate(picture) for x, is_black in enumerate(row) if is_black}
+    assert 20 < len(black) < 120
