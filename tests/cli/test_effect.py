@@ -41,16 +41,19 @@ def test_the_embedded_translator_is_the_default(capsys):
 def test_sources_are_passages_of_the_prompt(model_folder, capsys, tmp_path):
     folder = model_folder("transom", "decoder")
     (tmp_path / "a.txt").write_text("the cat sat")
-    (tmp_path / "b.txt").write_text("on the mat")
+    (tmp_path / "b.txt").write_text("a mat")
     files = ["--context", tmp_path / "a.txt", "--context", tmp_path / "b.txt"]
-    asked = ["sources", "--model", folder, *files, "--question", "who sat", "--tokens", 2, "--samples", 4]
+    asked = ["sources", "--model", folder, *files, "--question", "w", "--tokens", 2, "--samples", 4]
     told = json.loads(answer(capsys, *asked, "--json"))
     rows = {row["name"]: row for row in told["rows"]}
     assert set(rows) == {str(tmp_path / "a.txt"), str(tmp_path / "b.txt")}
     loaded = load_text_model(str(folder))
-    first, both = (len(loaded.encode_fitting(text)) for text in ("the cat sat", "the cat sat\n\non the mat"))
-    assert [(row["first"], row["last"]) for row in rows.values() if row["first"]] == [(first, both - 1)]
-    prompt = loaded.encode_fitting("the cat sat\n\non the mat\n\nQuestion: who sat\nAnswer:")
+    texts = ("Context:", "Context:\n\nthe cat sat", "Context:\n\nthe cat sat\n\na mat")
+    head, first, both = (len(loaded.encode_fitting(text)) for text in texts)
+    assert head > 0, "no passage has the first token, which may be a sink"
+    spans = [(rows[str(tmp_path / name)]["first"], rows[str(tmp_path / name)]["last"]) for name in ("a.txt", "b.txt")]
+    assert spans == [(head, first - 1), (first, both - 1)]
+    prompt = loaded.encode_fitting(f"{texts[-1]}\n\nQuestion: w\nAnswer:")
     new = loaded.continue_tokens(prompt, 2)
     ids = torch.tensor([[*prompt, *new]])
 
@@ -61,7 +64,7 @@ def test_sources_are_passages_of_the_prompt(model_folder, capsys, tmp_path):
 
     assert told["value"] == pytest.approx(log_probability(), abs=1e-4)
     baseline, outside = log_probability(), [*range(first, ids.shape[1] - 1)]
-    with transom.knock_out(loaded.model, query=outside, key=[*range(first)]):
+    with transom.knock_out(loaded.model, query=outside, key=[*range(head, first)]):
         change = log_probability() - baseline
     assert rows[str(tmp_path / "a.txt")]["change"] == pytest.approx(change, abs=1e-4)
     assert len(told["agreement"]["rows"]) == 4

@@ -1,6 +1,7 @@
 """`transom sources`: let a model answer a question from texts, and rank the passages that made the answer."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from transom.lens import Influence
     from transom.runner.text_model import TextModel
 
+HEAD = "Context:"  # stands before the passages: models attend to their first token whatever it says (a sink)
 PROMPT = "\n\nQuestion: {question}\nAnswer:"
 CUTS = {"paragraphs": re.compile(r"\n\s*\n"), "sentences": re.compile(r"(?<=[.!?])\s+")}
 MOST_SHOWN = 60  # characters of a passage in its name
@@ -48,7 +50,7 @@ def run(
     if loaded.kind != "decoder":
         raise Misfit(f"sources takes a decoder, which writes an answer, but {loaded.name} is an {loaded.kind}")
     passages = cut_passages({str(path): decode_utf8(path, read_bytes(path)) for path in context}, by)
-    answer, found, spans = explain_answer(loaded, passages, question, tokens)
+    answer, found, spans = explain_answer(loaded, passages, PROMPT.format(question=question), tokens)
     with progress_bar(min(refine, len(spans)), "passages") as advance:
         table = found.sources(spans, refine=refine, progress=as_progress(advance))
     agreement = found.agreement(samples)
@@ -74,17 +76,20 @@ def cut_passages(texts: dict[str, str], by: str | None) -> dict[str, str]:
 
 
 def explain_answer(
-    model: "TextModel", passages: dict[str, str], question: str, tokens: int
+    model: "TextModel", passages: dict[str, str], ending: str, tokens: int
 ) -> tuple[str, "Influence", dict[str, tuple[int, int]]]:
-    """The answer that greedy search writes, the influence on its log-probability, and the tokens of each passage."""
+    """The answer that greedy search writes, the influence on its log-probability, and the tokens of each passage.
+
+    `ending` follows the passages: the question, and how the answer begins.
+    """
     from transom.lens import influence
     from transom.runner.watched_run import encode_and_continue
 
-    text, ends = "", []
+    text, ends = HEAD, [len(model.encode_fitting(HEAD))]
     for passage in passages.values():
-        text += ("\n\n" if text else "") + passage
+        text += "\n\n" + passage
         ends.append(len(model.encode_fitting(text)))
-    prompt = text + PROMPT.format(question=question)
+    prompt = text + ending
     first = len(model.encode_fitting(prompt)) - 1  # the row that predicts the first token of the answer
     run = encode_and_continue(model, prompt, max_new_tokens=tokens)
     if not run.new_ids:
@@ -96,5 +101,4 @@ def explain_answer(
         return logs[:, range(len(run.new_ids)), run.new_ids].sum(dim=-1)
 
     found = influence(model.model, run.encoded.inputs, log_probability, tokens=run.encoded.tokens)
-    spans = {name: (start, end) for name, start, end in zip(passages, [0, *ends], ends, strict=False)}
-    return run.output.strip(), found, spans
+    return run.output.strip(), found, dict(zip(passages, pairwise(ends), strict=True))
