@@ -83,7 +83,9 @@ def agreement(folders: list[Path], samples: int) -> list[dict[str, Any]]:
             row["rank_of_the_weight"] = transom.lens.Agreement(
                 [replace_estimate(edge, weight) for edge, weight in zip(found.rows, weights.tolist(), strict=True)], 0
             ).rank
-            rows.append({**row, "top_ten_in_twenty": found.top_found, "worst": found.to_dict()["worst"]})
+            told = found.to_dict()
+            some = {name: told[name] for name in ("small_steps", "pearson_of_small_steps", "worst")}
+            rows.append({**row, "top_ten_in_twenty": found.top_found, **some})
     return rows
 
 
@@ -194,9 +196,12 @@ def cost_of_gpt2() -> dict[str, Any]:
 def table(result: dict[str, Any]) -> str:
     lines = []
     if "agreement" in result:
-        lines.append(f"{'model':<44}{'how':<8}{'edges':>6}{'Pearson':>9}{'rank':>7}{'of A':>7}{'top 10':>8}")
+        lines.append(
+            f"{'model':<44}{'how':<8}{'edges':>6}{'Pearson':>9}{'A ≤ 0.9':>9}{'rank':>7}{'of A':>7}{'top 10':>8}"
+        )
     for row in result.get("agreement", []):
-        numbers = "".join(f"{row[name]:>{width}.3f}" for name, width in (("pearson", 9), ("rank", 7)))
+        columns = (("pearson", 9), ("pearson_of_small_steps", 9), ("rank", 7))
+        numbers = "".join(f"{row[name]:>{width}.3f}" for name, width in columns)
         lines.append(
             f"{row['model']:<44}{row['how']:<8}{row['edges']:>6}{numbers}{row['rank_of_the_weight']:>7.3f}"
             f"{row['top_ten_in_twenty']:>8}"

@@ -32,6 +32,7 @@ PACKAGES = {
     "JoeyNMT": "joeynmt",
     "llama.cpp": "cyllama",
     "captum": "captum",
+    "ContextCite": "context-cite",
 }
 
 

@@ -348,9 +348,14 @@ def test_agreement_is_measured_on_edges_that_reach_the_number_the_same_ones_for_
     assert agreement.pearson == pytest.approx(float(torch.corrcoef(torch.stack([estimates, changes]))[0, 1]), abs=1e-5)
     worst = max(agreement.rows, key=lambda row: abs(row.estimate - row.change))
     assert agreement.worst == worst
+    small = torch.tensor([row.weight for row in agreement.rows]) <= 0.9
+    assert 2 < small.sum() < 20, "the first row has one key, with all the weight"
+    without = float(torch.corrcoef(torch.stack([estimates[small], changes[small]]))[0, 1])
+    assert agreement.pearson_of_small_steps == pytest.approx(without, abs=1e-5)
     assert agreement.summary() == (
-        f"estimates beside 20 true knock-outs: Pearson {agreement.pearson:.3f}, rank {agreement.rank:.3f}, at worst"
-        f" {worst.estimate:+.4f} for {worst.change:+.4f}; {agreement.near_one} edges have over 0.9 of a row's weight"
+        f"estimates beside 20 true knock-outs: Pearson {agreement.pearson:.3f} ({without:.3f} of the {small.sum()} with"
+        f" up to 0.9 of a row's weight), rank {agreement.rank:.3f}, at worst {worst.estimate:+.4f} for"
+        f" {worst.change:+.4f}; {agreement.near_one} edges have over 0.9 of a row's weight"
     )
     assert agreement.to_dict()["samples"] == 20
 

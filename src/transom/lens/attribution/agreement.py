@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from transom.equations.influence import NEAR_ONE
 from transom.files.html_table import DisplayedTable
 from transom.lens.attribution.attention_influence import AttentionInfluence
 from transom.lens.attribution.influence_table import EdgeInfluence, InfluenceTable
@@ -30,6 +31,15 @@ class Agreement(DisplayedTable):
         return correlation(*self.columns())
 
     @property
+    def small_steps(self) -> list[EdgeInfluence]:
+        """The edges with at most 0.9 of their row's weight: without one of the others a row reads something else."""
+        return [row for row in self.rows if row.weight <= NEAR_ONE]
+
+    @property
+    def pearson_of_small_steps(self) -> float | None:
+        return correlation(*self.columns(self.small_steps))
+
+    @property
     def rank(self) -> float | None:
         """Spearman's correlation of the sizes."""
         return correlation(*(ranks(column.abs()) for column in self.columns()))
@@ -45,10 +55,13 @@ class Agreement(DisplayedTable):
         by_change, by_estimate = (column.abs().argsort(descending=True).tolist() for column in reversed(self.columns()))
         return len(set(by_change[:TOP_TRUE]) & set(by_estimate[:TOP_ESTIMATED]))
 
-    def columns(self) -> tuple[Float[Tensor, " any"], Float[Tensor, " any"]]:
-        """Estimates, and true changes."""
-        estimates = torch.tensor([row.estimate for row in self.rows], dtype=torch.float64)
-        return estimates, torch.tensor([row.change for row in self.rows], dtype=torch.float64)
+    def columns(
+        self, rows: Sequence[EdgeInfluence] | None = None
+    ) -> tuple[Float[Tensor, " any"], Float[Tensor, " any"]]:
+        """Estimates, and true changes, of all edges or of some."""
+        rows = self.rows if rows is None else rows
+        estimates = torch.tensor([row.estimate for row in rows], dtype=torch.float64)
+        return estimates, torch.tensor([row.change for row in rows], dtype=torch.float64)
 
     def table_cells(self) -> tuple[list[str], list[list[str]]]:
         return InfluenceTable(self.rows, "").table_cells()
@@ -62,6 +75,8 @@ class Agreement(DisplayedTable):
             "samples": len(self.rows),
             "pearson": self.pearson,
             "rank": self.rank,
+            "small_steps": len(self.small_steps),
+            "pearson_of_small_steps": self.pearson_of_small_steps,
             "worst": None if worst is None else asdict(worst),
             "near_one": self.near_one,
             "rows": [asdict(row) for row in self.rows],
@@ -72,9 +87,13 @@ class Agreement(DisplayedTable):
         if not self.rows or self.worst is None:
             return "no edge reaches the number, so nothing could be compared with knock-outs"
         pearson, rank = ("–" if number is None else f"{number:.3f}" for number in (self.pearson, self.rank))
-        worst = self.worst
+        worst, small = self.worst, self.pearson_of_small_steps
+        some = small is not None and len(self.small_steps) < len(self.rows)
+        without = (
+            f" ({small:.3f} of the {len(self.small_steps)} with up to {NEAR_ONE} of a row's weight)" if some else ""
+        )
         return (
-            f"estimates beside {len(self.rows)} true knock-outs: Pearson {pearson}, rank {rank}, at worst"
+            f"estimates beside {len(self.rows)} true knock-outs: Pearson {pearson}{without}, rank {rank}, at worst"
             f" {worst.estimate:+.4f} for {worst.change:+.4f}; {self.near_one} edges have over 0.9 of a row's weight"
         )
 
