@@ -99,7 +99,7 @@ def test_heads_are_ranked_by_estimate_and_the_first_by_knock_outs():
     assert {row.effect for row in at_once.rows} == {None}
     refined = ranker.rank(refine=2, progress=lambda some, total: done.append((some, total)))
     assert done == [(2, 2)]
-    assert refined.first.why.startswith("of the 2 with the largest estimates")
+    assert refined.first.why.endswith("would change most (2 were tried, the others estimated)")
     first = {(row.layer, row.head) for row in at_once.rows[:2]}
     assert {(row.layer, row.head) for row in refined.rows[:2]} == first
     assert refined.rows[0].effect >= refined.rows[1].effect > 0.0

@@ -28,14 +28,14 @@ def test_models_and_runs_are_chosen_by_mouse_and_by_keyboard(page, server):
     page.fill("#more", "3")
     with page.expect_response(re.compile("/telling$")):
         page.click("button[type=submit]")
-    page.wait_for_selector("#attention option:has-text('stack.blocks.0')", state="attached")
+    page.wait_for_selector("#attention option:text-is('layer 0')", state="attached")
     page.focus("#model")
     page.keyboard.press("ArrowDown")
     page.wait_for_selector("#target", state="attached")
     expect(page.locator("#text")).to_have_value("the cat sat")  # what was typed stays
     with page.expect_response(re.compile("/telling$")):
         page.click("button[type=submit]")
-    page.wait_for_selector("#attention option:has-text('target at source')", state="attached")
+    page.wait_for_selector("#attention option:has-text('cross-attention')", state="attached")
     expect(page.locator("#run option")).to_have_count(3)
     page.select_option("#run", "1")
     page.wait_for_selector("svg .at .word:nth-child(3):last-child")
@@ -46,5 +46,5 @@ def test_models_and_runs_are_chosen_by_mouse_and_by_keyboard(page, server):
     page.get_by_text("Choose an arrow to knock it out alone").wait_for()
     page.fill("#text", "not run yet")
     page.select_option("#run", "3")
-    page.wait_for_selector("#attention option:has-text('target at source')", state="attached")
+    page.wait_for_selector("#attention option:has-text('cross-attention')", state="attached")
     expect(page.locator("#text")).to_have_value("not run yet")  # a run that opens leaves what is being typed

@@ -64,7 +64,7 @@ def test_every_view_works_without_a_server(offline):
     expect(page.locator("#announcer")).to_have_text(re.compile(rf"weight {weights.max().item():.4f}$"))
     page.click("#tab-heads")
     page.wait_for_selector("text=All heads at a glance")
-    page.get_by_role("button", name="open encoder.blocks.1.attention, head 2", exact=True).click()
+    page.get_by_role("button", name="open encoder 1, self-attention, head 2", exact=True).click()
     assert (address_fields(page)["attention"], address_fields(page)["head"]) == ("1", "2")
     page.wait_for_selector("svg .arrow:not([display])")
     assert page.locator("#error").is_hidden()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from transom.serve.session import SessionRun
     from transom.serve.worker import Job
 
-RAILS, RAILS_OF_PAIR = 16, 10  # tokens of a lane that the picture shows: of one text, of source and target each
+RAILS, RAILS_OF_PAIR = 16, 12  # tokens of a lane that the picture shows: of one text, of source and target each
 LONG = 512  # tokens from which on the page asks for thumbnails a few attentions at a time
 AT_ONCE = 4
 QUICK_MODEL = 50_000_000  # parameters up to which every row is explained, by one backward pass each

@@ -110,7 +110,7 @@ class HeadRanker:
         measured = self.measure(ranking.rows[:count], progress) if count else None
         if measured is None:
             return ranking
-        why = MATTERS if count >= len(ranking.rows) else f"of the {count} with the largest estimates, {MATTERS}"
+        why = MATTERS if count >= len(ranking.rows) else f"{MATTERS} ({count} were tried, the others estimated)"
         return replace(ranking, rows=[*measured[0], *ranking.rows[count:]], why=why)
 
     def measure(self, rows: Sequence[HeadEffect], progress: Progress | None) -> tuple[list[HeadEffect], str] | None:

@@ -2,13 +2,28 @@
 // is drawn, only hidden, marked and listened to.
 
 import { draw } from "./dom.js";
+import { dropSpace, placeSign } from "./token_text.js";
+
+const SIDES = { at: "is read", from: "reads" };
+const HEADING = 50; // pixels of the title and the source of a drawing
 
 // The server's SVG as an element; tokens in it are text.
 export function parseDrawing(text) {
   const parsed = new DOMParser().parseFromString(text, "image/svg+xml");
   const svg = document.importNode(parsed.documentElement, true);
   addArrowheads(svg);
+  dropHeading(svg);
   return svg;
+}
+
+// The page has a heading of its own: that of the file, and the room for it, are left out.
+function dropHeading(svg) {
+  const heading = [...svg.querySelectorAll(":scope > g > text")].filter((one) => one.getAttribute("y") < HEADING);
+  if (!heading.length) return;
+  heading.forEach((one) => one.remove());
+  const [x, y, width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
+  svg.setAttribute("viewBox", `${x} ${y + HEADING} ${width} ${height - HEADING}`);
+  svg.setAttribute("height", height - HEADING);
 }
 
 // Each arrow gets a head in its own colour.
@@ -46,7 +61,16 @@ function markWords(svg, side, chosen) {
 }
 
 // Say what things are to people who listen to the page.
-export function describeDrawing(svg, title) {
+export function describeDrawing(svg, title, { rows, keys }) {
+  for (const [side, tokens] of [["from", rows], ["at", keys]]) {
+    svg.querySelectorAll(`.${side} .word text`).forEach((word, i) => {
+      word.textContent = dropSpace(word.textContent) + placeSign(tokens, i);
+    });
+  }
+  svg.querySelectorAll(".next-token text").forEach((one) => (one.textContent = dropSpace(one.textContent)));
+  svg.querySelectorAll("text.faint-fill").forEach((
+    one,
+  ) => (one.textContent = SIDES[one.textContent] ?? one.textContent));
   svg.setAttribute("role", "group");
   svg.setAttribute("aria-label", title);
   const sides = { from: "tokens that look", at: "tokens looked at" };

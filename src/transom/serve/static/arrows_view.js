@@ -1,26 +1,29 @@
 // <transom-arrows>: which token looks at which, as arrows; an arrow can be knocked out to see whether it matters.
 
 import { get, getText } from "./api.js";
+import { headName } from "./attention_names.js";
 import { describeDrawing, listenToDrawing, markChoice, parseDrawing } from "./arrows_drawing.js";
-import { button, card, hint, make, row as rowOf, term } from "./dom.js";
+import { card, hint, make, row as rowOf, term } from "./dom.js";
 import { EdgeEffects } from "./edge_effects.js";
-import { announce, currentAttention, nextToken, prefersReducedMotion, state, withErrors } from "./state.js";
+import { RowPlayer } from "./row_player.js";
+import { announce, chosenRow, currentAttention, nextToken, NOTHING_CHOSEN, state, withErrors } from "./state.js";
 import { displayToken, formatNumber, rowName, tokenLegend } from "./token_text.js";
 
-const ROW_PAUSE = 700; // milliseconds
 const MOST_TOKENS = 64; // of each side
-const PLAY = "Play, row by row";
+const PROOF = "✓ checked: these weights give what the model computed, to rounding";
 
 const largest = (numbers) => numbers.indexOf(Math.max(...numbers));
 
 class ArrowsView extends HTMLElement {
   connectedCallback() {
     const stopLoading = state.on(["attention", "head", "opened"], () => this.load());
-    const stopShowing = state.on(["row", "key"], () => this.show());
+    const stopShowing = state.on(["row", "key", "token"], () => this.show());
     this.stopListening = () => [stopLoading, stopShowing].forEach((stop) => stop());
     this.picture = make("div", { class: "scroll" });
     this.legend = hint();
-    this.player = button(PLAY, () => (this.timer ? this.pause() : this.play()));
+    this.heading = make("h2");
+    this.proof = hint();
+    this.player = new RowPlayer(this);
     this.effects = new EdgeEffects();
     const help = hint(
       "Choose a token below to see its ",
@@ -28,18 +31,21 @@ class ArrowsView extends HTMLElement {
       ", an arrow to ask whether it matters; Esc shows all again.",
     );
     this.picture.append(hint("Reading this head …"));
-    this.replaceChildren(card(help, this.picture, rowOf(this.player, this.legend)), this.effects.element);
+    this.replaceChildren(
+      card(this.heading, help, this.picture, rowOf(this.player.element, this.legend), this.proof),
+      this.effects.element,
+    );
     document.addEventListener("keydown", this.onEscape);
     this.load();
   }
 
   // Esc gives up the choice, wherever the focus is.
   onEscape = (event) => {
-    if (event.key === "Escape" && !event.target.closest("input, textarea, select")) state.set({ row: null, key: null });
+    if (event.key === "Escape" && !event.target.closest("input, textarea, select")) state.set(NOTHING_CHOSEN);
   };
 
   disconnectedCallback() {
-    this.pause();
+    this.player.pause();
     document.removeEventListener("keydown", this.onEscape);
     this.stopListening();
     this.effects.close();
@@ -50,7 +56,7 @@ class ArrowsView extends HTMLElement {
     const attention = currentAttention();
     const path = `/api/runs/${run}/${index}`;
     const block = { head, rows: Math.min(MOST_TOKENS, attention.queries), keys: Math.min(MOST_TOKENS, attention.keys) };
-    this.pause();
+    this.player.pause();
     await withErrors(async () => {
       const [data, drawing] = await Promise.all([
         get(`${path}/weights`, block),
@@ -64,14 +70,19 @@ class ArrowsView extends HTMLElement {
   showDrawing(data, drawing, attention) {
     this.data = data;
     this.next = data.rows.map((_, row) => nextToken(row, attention));
-    this.legend.textContent = tokenLegend([...data.rows, ...data.keys, ...this.next.filter((token) => token)]);
+    const tokens = [...data.rows, ...data.keys, ...this.next.filter((token) => token)];
+    this.legend.textContent = tokenLegend(tokens.map((token) => token.replace(/^ (?=[^ ])/, "")));
     this.svg = parseDrawing(drawing);
-    describeDrawing(this.svg, `Arrows of ${attention.name}, head ${state.now.head}`);
+    this.heading.textContent = `Arrows of ${headName(attention.index, state.now.head)}`;
+    this.proof.textContent = attention.receipt.holds ? PROOF : `The check failed: receipt ${attention.receipt.said}`;
+    this.proof.title = `receipt ${attention.receipt.said}`;
+    describeDrawing(this.svg, this.heading.textContent, data);
     listenToDrawing(this.svg, {
       onArrow: (row, key) => this.chooseEdge(row, key),
       onWord: (side, index) => this.chooseWord(side, index),
       onKey: (event, side, index) => this.onKey(event, side, index),
     });
+    this.svg.style.setProperty("--natural", `${this.svg.getAttribute("width")}px`);
     const focused = this.picture.querySelector(":focus")?.id;
     this.picture.replaceChildren(this.svg);
     this.show();
@@ -80,7 +91,7 @@ class ArrowsView extends HTMLElement {
 
   show() {
     if (!this.svg) return;
-    markChoice(this.svg, state.now.row, state.now.key);
+    markChoice(this.svg, this.row, state.now.key);
     for (const side of ["from", "at"]) {
       const words = this.svg.querySelectorAll(`.${side} .word`);
       words.forEach((word, index) => word.setAttribute("aria-label", this.describeWord(side, index)));
@@ -89,7 +100,8 @@ class ArrowsView extends HTMLElement {
 
   // The chosen row, if it is among those drawn.
   get row() {
-    return state.now.row in this.data.rows ? state.now.row : null;
+    const row = chosenRow();
+    return row !== null && row in this.data.rows ? row : null;
   }
 
   rowName(row) {
@@ -120,7 +132,7 @@ class ArrowsView extends HTMLElement {
       this.focusWord(side, next);
     } else if (event.key === "Enter" || event.key === " ") this.chooseWord(side, index);
     else if (event.key === "ArrowUp" || event.key === "ArrowDown") this.focusOtherSide(side, index);
-    else if (event.key === "Escape") state.set({ row: null, key: null });
+    else if (event.key === "Escape") state.set(NOTHING_CHOSEN);
     else return;
     event.preventDefault();
   }
@@ -139,8 +151,11 @@ class ArrowsView extends HTMLElement {
   }
 
   chooseRow(row, toggles) {
-    state.set({ row: toggles && state.now.row === row ? null : row, key: null });
-    if (state.now.row === null) return;
+    if (toggles && this.row === row) {
+      state.set(NOTHING_CHOSEN);
+      return;
+    }
+    state.set({ row, key: null });
     const key = largest(this.data.weights[row]);
     const weight = formatNumber(this.data.weights[row][key], 2);
     announce(`${this.rowName(row)} looks most at ${displayToken(this.data.keys[key])}, ${weight}`);
@@ -154,29 +169,6 @@ class ArrowsView extends HTMLElement {
     }
     state.set({ row, key });
     announce(this.edgeName(row, key));
-  }
-
-  // Each row in its turn: where it looks while the model predicts the next token.
-  play() {
-    const rows = this.data.rows.length;
-    this.player.textContent = "Pause";
-    let row = state.now.row === null || state.now.row >= rows - 1 ? 0 : state.now.row + 1;
-    const tick = () => {
-      if (row >= rows) {
-        this.pause();
-        return;
-      }
-      this.chooseRow(row, false);
-      row += 1;
-      this.timer = setTimeout(tick, prefersReducedMotion() ? 3 * ROW_PAUSE : ROW_PAUSE);
-    };
-    tick();
-  }
-
-  pause() {
-    clearTimeout(this.timer);
-    this.timer = null;
-    this.player.textContent = PLAY;
   }
 }
 

@@ -3,7 +3,7 @@
 import { address, download } from "./api.js";
 import { button, hint, make } from "./dom.js";
 import { isOffline } from "./offline.js";
-import { announce, session, state, withErrors } from "./state.js";
+import { announce, chosenRow, session, state, withErrors } from "./state.js";
 
 const PICTURES = { see: "arrows", walk: "steps", map: "matrix", heads: "heads" };
 const FORMATS = { svg: "SVG", png: "PNG", pdf: "PDF", html: "HTML", json: "JSON" };
@@ -11,7 +11,7 @@ const COPY = "Copy the link";
 
 class Downloads extends HTMLElement {
   connectedCallback() {
-    this.stopListening = state.on(["opened", "view", "attention", "head", "row", "key"], () => this.show());
+    this.stopListening = state.on(["opened", "view", "attention", "head", "row", "key", "token"], () => this.show());
   }
 
   disconnectedCallback() {
@@ -35,7 +35,7 @@ class Downloads extends HTMLElement {
     const { run, attention, head, view } = state.now;
     const picture = PICTURES[view];
     const path = `/api/runs/${run}/${attention}/picture/${picture}`;
-    const choice = view === "see" ? { token: state.now.row, key: state.now.key } : {};
+    const choice = view === "see" ? { token: chosenRow(), key: state.now.key } : {};
     const known = session.server.formats; // without Python only some
     const offered = Object.entries(FORMATS).filter(([format]) => !known || known[picture]?.includes(format));
     return offered.map(([format, title]) =>

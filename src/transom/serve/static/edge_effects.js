@@ -4,15 +4,16 @@ import { get, post } from "./api.js";
 import { button, columnHead, hint, make, row as rowOf, rowHead, scrollTable, term } from "./dom.js";
 import { isOffline } from "./offline.js";
 import { probabilityBar } from "./probability_bar.js";
-import { announce, currentAttention, nextToken, session, state, withErrors } from "./state.js";
-import { displayToken, formatNumber, formatPercent, rowName } from "./token_text.js";
+import { announce, chosenRow, currentAttention, nextToken, session, state, withErrors } from "./state.js";
+import { changeSentence, NATS, nextOf, quote } from "./prediction_text.js";
+import { displayToken, formatNumber, rowName, wordOf } from "./token_text.js";
 
 const TITLE = "Does it matter?";
 
 export class EdgeEffects {
   constructor() {
     this.element = make("section", { class: "card", "aria-label": TITLE });
-    this.close = state.on(["row", "key", "head", "attention"], () => this.show());
+    this.close = state.on(["row", "key", "token", "head", "attention"], () => this.show());
     this.show();
   }
 
@@ -21,7 +22,7 @@ export class EdgeEffects {
   }
 
   show() {
-    const { row, key } = state.now;
+    const [row, { key }] = [chosenRow(), state.now];
     if (!this.hasModel && !isOffline) {
       this.element.replaceChildren(
         hint("This run is a trace without its model: arrows can be seen, but not knocked out."),
@@ -38,12 +39,12 @@ export class EdgeEffects {
   async showEdge(row, key) {
     const { run, attention, head } = state.now;
     const path = `/api/runs/${run}/${attention}`;
-    const isCurrent = () => state.now.row === row && state.now.key === key;
+    const isCurrent = () => chosenRow() === row && state.now.key === key;
     // deno-lint-ignore camelcase -- the names of the route's fields
     const block = { head, first_row: row, first_key: key, rows: 1, keys: 1 };
     const found = await withErrors(() => get(`${path}/weights`, block));
     if (!found || !isCurrent()) return;
-    const edge = `“${rowName(found.rows[0], nextToken(row))}” → “${displayToken(found.keys[0])}” (${key})`;
+    const edge = `“${rowName(found.rows[0], nextToken(row))}” → “${wordOf(found.keys[0])}” (${key})`;
     this.element.replaceChildren(
       make("h2", {}, `Does ${edge} matter?`),
       numbersOf(found.scores[0][0], found.weights[0][0]),
@@ -72,19 +73,22 @@ export class EdgeEffects {
     return button(`Switch off head ${head}`, () => this.knockOut(edges, `all of head ${head}`));
   }
 
+  // What is said is about the chosen token; where none is chosen, about the one that changes most.
   async knockOut(edges, what, how = "before") {
-    const { run, row } = state.now;
+    const { run, token } = state.now;
     const found = await withErrors(() => post(`/api/runs/${run}/knock_out`, { edges, how }));
     if (!found) return;
-    const shown = row !== null && found.rows[row]?.kl > 0 ? found.rows[row] : mostChanged(found.rows);
+    const chosen = found.rows[token];
+    const shown = chosen ?? mostChanged(found.rows);
     this.element.querySelector(".result")?.remove();
     const title = make("h2", {}, `Without ${what}`);
-    this.element.append(make("div", { class: "result" }, title, ...knockOutResult(found, shown)));
-    announce(shown ? changeSentence(shown) : `the output changed by ${formatNumber(found.change)}`);
+    this.element.append(make("div", { class: "result" }, title, ...knockOutResult(found, shown, Boolean(chosen))));
+    announce(shown ? sentenceOf(shown) : `the output vectors moved by ${formatNumber(found.change)}`);
   }
 }
 
 const mostChanged = (rows) => rows.reduce((most, one) => (most === null || one.kl > most.kl ? one : most), null);
+const sentenceOf = (row) => changeSentence(row, nextOf(session.run, row.row)?.token, "it");
 
 function numbersOf(score, weight) {
   return make(
@@ -116,30 +120,29 @@ function effectsTable(found, row, key) {
   const heads = [columnHead("looks at"), ...terms.map((one) => columnHead(one)), columnHead("note")];
   const title = `The strongest arrows from “${rowName(found.from, nextToken(row))}”, and what each contributes`;
   const table = scrollTable(heads, found.rows.map(line));
-  return make("details", {}, make("summary", {}, title), table, found.notes.map((note) => hint(note)));
+  return make("details", {}, make("summary", {}, title), table, hint(NATS), found.notes.map((note) => hint(note)));
 }
 
-function knockOutResult(found, row) {
-  const change = formatNumber(found.change);
-  if (!row) return [make("p", {}, `The output changed by ${change}.`)];
+function knockOutResult(found, row, isChosen) {
+  if (!row) return [make("p", {}, `The output vectors move by ${formatNumber(found.change)}, all together.`)];
   const tokens = session.run.targets.length ? session.run.targets : session.run.tokens;
-  const caption = make("caption", { class: "hint" }, `What was expected after “${displayToken(tokens[row.row])}”`);
+  const after = quote(tokens[row.row]);
+  const about = isChosen
+    ? `You chose the prediction after ${after}.`
+    : `No token is chosen: this is the prediction that changes most, after ${after}.`;
+  const caption = make("caption", { class: "hint" }, `What was expected after ${after}`);
   const heads = [columnHead("token"), ...["with it", "without"].map((title) => columnHead(title, { class: "bars" }))];
   const line = (word) => {
     const bars = [probabilityBar(word.before, ""), probabilityBar(word.after, "after")];
-    return make("tr", {}, rowHead(displayToken(word.token)), bars);
+    return make("tr", {}, rowHead(wordOf(word.token)), bars);
   };
+  const said = `Here ${formatNumber(row.kl, 3)} nats, over all tokens together ${
+    formatNumber(found.change, 3)
+  }. ${NATS}`;
   return [
-    make("p", {}, changeSentence(row)),
+    make("p", {}, sentenceOf(row)),
+    hint(about),
     scrollTable(heads, row.words.map(line), caption),
-    hint(`All rows together changed by ${change} nats (KL divergence).`),
+    make("details", {}, make("summary", {}, "In nats"), hint(said)),
   ];
-}
-
-function changeSentence(row) {
-  const { token, before, after } = row.words[0];
-  const verb = Math.abs(after - before) < 0.01 ? "hardly changes" : after < before ? "falls" : "rises";
-  return `The probability of “${displayToken(token)}” ${verb}: ${formatPercent(before)} with it, ${
-    formatPercent(after)
-  } without.`;
 }

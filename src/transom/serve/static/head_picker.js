@@ -1,19 +1,15 @@
 // <transom-head-picker>: which attention, and which head of it.
 
+import { attentionName, headName } from "./attention_names.js";
 import { button, make, row, term } from "./dom.js";
+import { suggestionFor } from "./suggestion.js";
 import { announce, currentAttention, isAvailable, session, state } from "./state.js";
 
-const SHORT_ROLES = {
-  cross: "target at source",
-  encoder: "inside the source",
-  decoder: "inside the target",
-  self: "inside the text",
-};
 const ROLES = {
-  cross: "from the target at the source (cross)",
-  encoder: "inside the source (encoder)",
-  decoder: "inside the target (masked)",
-  self: "inside the text",
+  cross: "cross-attention: the target reads the source",
+  encoder: "encoder: the source reads itself",
+  decoder: "decoder: the target reads what is written so far",
+  self: "the text reads itself",
 };
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
@@ -22,7 +18,7 @@ const availableHeads = (attention) =>
 
 class HeadPicker extends HTMLElement {
   connectedCallback() {
-    this.stopListening = state.on(["opened", "attention", "head", "view", "suggestion"], () => this.show());
+    this.stopListening = state.on(["opened", "attention", "head", "view", "suggestion", "token"], () => this.show());
   }
 
   disconnectedCallback() {
@@ -35,16 +31,15 @@ class HeadPicker extends HTMLElement {
       return;
     }
     const label = make("label", { for: "attention" }, term("attention", "Attention"));
-    this.replaceChildren(row(label, this.attentions(), term("head", "Head"), this.heads(), this.reason()));
+    this.replaceChildren(row(label, this.attentions(), term("head", "Head"), this.heads(), this.path(), this.reason()));
   }
 
   attentions() {
     const groups = Object.entries(Object.groupBy(session.run.attentions, (one) => one.role));
-    const option = (one, layer) => {
+    const option = (one) => {
       const disabled = !availableHeads(one).length;
       const selected = one.index === state.now.attention;
-      const name = `${SHORT_ROLES[one.role]}, layer ${layer} · ${one.name}`;
-      return make("option", { value: one.index, selected, disabled }, name);
+      return make("option", { value: one.index, selected, disabled, title: one.name }, attentionName(one.index));
     };
     return make(
       "select",
@@ -70,23 +65,31 @@ class HeadPicker extends HTMLElement {
     return make("div", { role: "radiogroup", "aria-label": "Head", class: "row", onkeydown }, heads.map(radio));
   }
 
-  // The head that the server ranks first: why, or an offer to go there.
+  // Where the attention is in the model, for those who look for it in its code.
+  path() {
+    return make("span", { class: "model-path", title: "its path in the model" }, currentAttention().name);
+  }
+
+  // The head that mattered most for the chosen token, or for the whole text: why, or an offer to go there.
   reason() {
-    const found = session.run.suggestion;
+    const found = suggestionFor(state.now.token ?? null);
     if (!found || found.compared < 2) return null;
-    const { name, role } = session.run.attentions[found.attention];
-    const among = role === "cross" ? " from the target at the source" : "";
     if (found.attention === state.now.attention && found.head === state.now.head) {
-      return make("span", { class: "hint" }, `Of ${found.compared} heads${among}, this one comes first: ${found.why}.`);
+      return make(
+        "span",
+        { class: "hint", title: found.hint },
+        `This head comes first of ${found.compared}: ${found.why}.`,
+      );
     }
     const go = () => state.set({ attention: found.attention, head: found.head, key: null });
-    return button(`Look at ${name}, head ${found.head}: ${found.why}`, go, { class: "chip" });
+    const label = `Look at ${headName(found.attention, found.head)}: ${found.why}`;
+    return button(label, go, { class: "chip", title: found.hint });
   }
 
   chooseAttention(index) {
     const heads = availableHeads(session.run.attentions[index]);
     const head = heads.findLast((one) => one <= state.now.head) ?? heads[0];
-    state.set({ attention: index, head, row: null, key: null });
+    state.set({ attention: index, head, key: null });
   }
 
   chooseHead(head) {

@@ -2,12 +2,16 @@
 
 import { get, stream } from "./api.js";
 import { paint } from "./colours.js";
-import { button, card, columnHead, hint, layerPath, make, row as rowOf, rowHead } from "./dom.js";
+import { attentionName } from "./attention_names.js";
+import { button, card, columnHead, hint, make, row as rowOf, rowHead } from "./dom.js";
 import { session, state, withErrors } from "./state.js";
 import { formatNumber } from "./token_text.js";
 
 const MANY_WEIGHTS = 2 ** 25; // in a run: beyond them measuring takes so long that progress is shown
 
+const indexOf = (layer) => session.run.attentions.findIndex((one) => one.name === layer);
+const nameOf = (layer) => attentionName(indexOf(layer));
+const layerName = ({ name, layer }) => make("span", { class: "layer-name", title: layer }, name);
 const isMissing = (value) => value === null || value === undefined;
 
 class HeadsView extends HTMLElement {
@@ -29,7 +33,7 @@ class HeadsView extends HTMLElement {
     this.replaceChildren(make("p", { class: "hint", role: "status" }, "Measuring every head …"));
     const found = await withErrors(() => this.measure(`/api/runs/${state.now.run}`, this.loading.signal));
     if (!found) return;
-    this.heads = found.heads;
+    this.heads = found.heads.map((head) => ({ ...head, name: nameOf(head.layer) }));
     this.measures = found.measures;
     this.show();
   }
@@ -70,7 +74,9 @@ class HeadsView extends HTMLElement {
   }
 
   table(names, measure) {
-    const wanted = this.heads.filter((head) => !this.layerFilter || head.layer.includes(this.layerFilter));
+    const wanted = this.heads.filter(({ layer, name }) =>
+      [layer, name].some((one) => one.includes(this.layerFilter ?? ""))
+    );
     const sorted = wanted.sort((one, other) => (other[measure] ?? -Infinity) - (one[measure] ?? -Infinity));
     const measures = names.map((name) => this.measureHead(name, measure));
     const heads = [columnHead("layer"), columnHead("head"), columnHead("what it does, by its weights"), ...measures];
@@ -87,11 +93,11 @@ class HeadsView extends HTMLElement {
   }
 
   line(head, names) {
-    const label = `open ${head.layer}, head ${head.head}`;
+    const label = `open ${head.name}, head ${head.head}`;
     const opener = button(String(head.head), () => this.open(head), { "aria-label": label });
     const cell = (name) => make("td", {}, isMissing(head[name]) ? "–" : formatNumber(head[name], 3));
     const words = make("td", { class: "word sentence" }, head.description ?? "–");
-    return make("tr", {}, rowHead(layerPath(head.layer)), make("td", {}, opener), words, names.map(cell));
+    return make("tr", {}, rowHead(layerName(head)), make("td", {}, opener), words, names.map(cell));
   }
 
   // Layers downwards, heads across, coloured by a measure.
@@ -104,26 +110,25 @@ class HeadsView extends HTMLElement {
     grid.style.gridTemplateColumns = `minmax(4rem, max-content) repeat(${columns.length}, minmax(2.4rem, 4rem))`;
     const title = (head) => make("span", { class: "number" }, make("span", { class: "wide" }, "head "), String(head));
     grid.append(make("span"), ...columns.map(title));
-    for (const [layer, heads] of layers) {
+    for (const [, heads] of layers) {
       const cells = columns.map((i) => (heads[i] ? this.gridCell(heads[i], measure, low, high) : make("span")));
-      grid.append(layerPath(layer), ...cells);
+      grid.append(layerName(heads[0]), ...cells);
     }
     return make("div", { class: "scroll" }, grid);
   }
 
   gridCell(head, measure, low, high) {
     const value = head[measure];
-    const title = `${head.layer}, head ${head.head}${head.description ? `: ${head.description}` : ""}`;
+    const title = `${head.name}, head ${head.head}${head.description ? `: ${head.description}` : ""}`;
     const text = value === null ? "–" : formatNumber(value, 2);
-    const label = `${head.layer}, head ${head.head}: ${text}`;
+    const label = `${head.name}, head ${head.head}: ${text}`;
     const cell = button(text, () => this.open(head), { title, "aria-label": label });
     if (value !== null) paint(cell, value, low, high);
     return cell;
   }
 
   open(head) {
-    const attention = session.run.attentions.findIndex((one) => one.name === head.layer);
-    state.set({ attention, head: head.head, row: null, key: null, view: "see" });
+    state.set({ attention: indexOf(head.layer), head: head.head, key: null, view: "see" });
   }
 }
 

@@ -3,14 +3,14 @@
 import { paint } from "./colours.js";
 import { columnHead, make, rowHead } from "./dom.js";
 import { announce } from "./state.js";
-import { displayToken, formatNumber } from "./token_text.js";
+import { formatNumber, wordAt } from "./token_text.js";
 
 const MOVES = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
 
-const label = (text) => displayToken(String(text));
+const label = (texts, i) => wordAt(texts.map(String), i);
 
 // `onOpen(i, j)` is called for the cell that is chosen; `extraClass(i, j)` adds a class to a cell.
-export function matrixTable(panel, onOpen, extraClass = () => "") {
+export function matrixTable(panel, onOpen, { extraClass = () => "" } = {}) {
   const select = (i, j) => {
     table.querySelectorAll(".selected").forEach((cell) => cell.classList.remove("selected"));
     table.querySelector(`[data-at="${i},${j}"]`).classList.add("selected");
@@ -28,8 +28,8 @@ export function matrixTable(panel, onOpen, extraClass = () => "") {
     });
     return td;
   };
-  const heads = [columnHead(panel.down || "row"), ...panel.columns.map((column) => columnHead(label(column)))];
-  const line = (row, i) => make("tr", {}, rowHead(label(panel.rows[i])), row.map((value, j) => cell(value, i, j)));
+  const heads = [columnHead(panel.down || "row"), ...panel.columns.map((_, j) => columnHead(label(panel.columns, j)))];
+  const line = (row, i) => make("tr", {}, rowHead(label(panel.rows, i)), row.map((value, j) => cell(value, i, j)));
   const table = make(
     "table",
     {},
@@ -55,5 +55,5 @@ function moveFocus(event, panel, table, i, j) {
   event.target.tabIndex = -1;
   next.tabIndex = 0;
   next.focus();
-  announce(`row ${label(panel.rows[i])}, column ${label(panel.columns[j])}, ${next.textContent}`);
+  announce(`row ${label(panel.rows, i)}, column ${label(panel.columns, j)}, ${next.textContent}`);
 }

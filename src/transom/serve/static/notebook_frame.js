@@ -1,11 +1,14 @@
 // In a frame of a notebook: tell the notebook what is chosen, and choose what it asks for.
 
 import { isOffline } from "./offline.js";
-import { isAvailable, session, state } from "./state.js";
+import { chosenRow, isAvailable, NOTHING_CHOSEN, session, state } from "./state.js";
 
 const NAMES = ["attention", "head", "row", "key"];
 
-const chosen = () => Object.fromEntries(NAMES.map((name) => [name, state.now[name] ?? null]));
+const chosen = () => ({
+  ...Object.fromEntries(NAMES.map((name) => [name, state.now[name] ?? null])),
+  row: chosenRow(),
+});
 const isIn = (value, count) => value === null || (Number.isInteger(value) && value >= 0 && value < count);
 
 // A message is believed only from the notebook around the frame, and only as far as the run reaches.
@@ -14,13 +17,14 @@ function receive(event) {
   const attention = session.run?.attentions[wanted?.attention];
   if (!attention || !isIn(wanted.row, attention.queries) || !isIn(wanted.key, attention.keys)) return;
   if (!isIn(wanted.head, attention.heads) || !isAvailable(wanted.attention, wanted.head)) return;
-  state.set(Object.fromEntries(NAMES.map((name) => [name, wanted[name]])));
+  const place = Object.fromEntries(NAMES.map((name) => [name, wanted[name]]));
+  state.set(wanted.row === null ? { ...NOTHING_CHOSEN, ...place } : place);
 }
 
 if (isOffline && parent !== window) {
   addEventListener("message", receive);
   let isReady = false;
-  state.on([...NAMES, "opened", "run"], () => {
+  state.on([...NAMES, "token", "opened", "run"], () => {
     if (!session.run) return;
     parent.postMessage({ transom: isReady ? chosen() : "ready" }, "*");
     isReady = true;

@@ -42,7 +42,8 @@ class State extends EventTarget {
   }
 
   // Change some names; listeners of those that have a new value are called.
-  set(changes) {
+  set(given) {
+    const changes = { ...given, ...linkToken(this.now, given) };
     const names = Object.keys(changes).filter((name) => this.now[name] !== changes[name]);
     if (!names.length) return;
     Object.assign(this.now, changes);
@@ -67,10 +68,35 @@ class State extends EventTarget {
   }
 }
 
-export const state = new State();
-
 // The open run and what the server has to offer, both as the server sent them.
 export const session = { run: null, server: null };
+
+export const state = new State();
+
+// Whether the rows of an attention are the tokens after which the model predicts; those of an encoder are not.
+export const isPredicting = (attention) => Boolean(session.run?.likely.length && attention?.predicts);
+
+// One token is chosen in all views: where rows predict, the row and the token are the same place.
+function linkToken(now, changes) {
+  const [before, attention] = [now.attention, changes.attention ?? now.attention].map((i) =>
+    session.run?.attentions[i]
+  );
+  const isOtherSide = before && attention && isPredicting(before) !== isPredicting(attention);
+  if (isOtherSide && !("row" in changes)) return { row: null, key: null };
+  if (!isPredicting(attention)) return {};
+  if (typeof changes.row === "number" && !("token" in changes)) return { token: changes.row };
+  const isRowChosen = now.row !== null && !("row" in changes);
+  return typeof changes.token === "number" && isRowChosen ? { row: changes.token } : {};
+}
+
+export const NOTHING_CHOSEN = { row: null, key: null, token: null };
+
+// The row that is chosen in the current attention: its own, or that of the token chosen elsewhere; else null.
+export function chosenRow(attention = currentAttention()) {
+  const { row, token } = state.now;
+  const found = row ?? (isPredicting(attention) ? token ?? null : null);
+  return found !== null && found < (attention?.queries ?? 0) ? found : null;
+}
 
 export const currentAttention = () => session.run?.attentions[state.now.attention] ?? null;
 

@@ -4,16 +4,18 @@ import { get } from "./api.js";
 import { button, card, hint, make, row as rowOf } from "./dom.js";
 import { followEdits } from "./edited_scores.js";
 import { matrixTable } from "./matrix_table.js";
-import { announce, prefersReducedMotion, state, withErrors } from "./state.js";
-import { displayToken } from "./token_text.js";
+import { announce, chosenRow, prefersReducedMotion, rowTokens, state, withErrors } from "./state.js";
+import { wordAt } from "./token_text.js";
 
 const ROW_PAUSE = 700; // milliseconds
+const PROOF = "✓ checked: these weights give what the model computed, to rounding";
 
 class StepsView extends HTMLElement {
   connectedCallback() {
     const stopLoading = state.on(["attention", "head", "opened"], () => this.load());
     const stopShowing = state.on(["step"], () => this.show());
-    this.stopListening = () => [stopLoading, stopShowing].forEach((stop) => stop());
+    const stopMarking = state.on(["row", "token"], () => this.markChosen());
+    this.stopListening = () => [stopLoading, stopShowing, stopMarking].forEach((stop) => stop());
     this.edits = new Map();
     this.load();
   }
@@ -45,8 +47,10 @@ class StepsView extends HTMLElement {
     const change = panel.editable ? " Here you can change it, too: the weights and the sum follow." : "";
     const prompt = make("span", { class: "hint" }, `Choose a cell to see its arithmetic.${change}`);
     this.arithmetic = make("p", { class: "arithmetic", "aria-live": "polite" }, prompt);
-    this.table = matrixTable(panel, (i, j) => this.openCell(panel, i, j), (i, j) => (isEdited(i, j) ? "edited" : ""));
-    const receipt = `receipt ${this.picture.source?.receipt ?? ""}: the weights reproduce the model's output`;
+    const extraClass = (i, j) => (isEdited(i, j) ? "edited" : "");
+    this.table = matrixTable(panel, (i, j) => this.openCell(panel, i, j), { extraClass });
+    const receipt = hint(PROOF);
+    receipt.title = `receipt ${this.picture.source?.receipt ?? ""}`;
     this.replaceChildren(card(
       this.moves(),
       make("h2", {}, titleOf(panel)),
@@ -54,8 +58,17 @@ class StepsView extends HTMLElement {
       this.edits.size ? make("p", { class: "note" }, editNote(panel)) : null,
       make("div", { class: "scroll" }, this.table),
       this.arithmetic,
-      ...[...joinNotes(this.picture.notes), receipt].map((note) => hint(note)),
+      ...joinNotes(this.picture.notes).map((note) => hint(note)),
+      hint("Heads, layers and tokens are counted from 0, the numbers of a vector from 1."),
+      receipt,
     ));
+    this.markChosen();
+  }
+
+  // The token that is chosen in all views.
+  markChosen() {
+    const row = this.panels?.length && isOfRows(this.panels[this.step]) ? chosenRow() : null;
+    this.table?.querySelectorAll("tbody tr").forEach((one, i) => one.classList.toggle("chosen", i === row));
   }
 
   moves() {
@@ -76,14 +89,14 @@ class StepsView extends HTMLElement {
 
   // The arithmetic of a cell; in the scores, a field to change it.
   openCell(panel, i, j) {
-    const label = (text) => displayToken(String(text));
-    const place = `row ${label(panel.rows[i])}, column ${label(panel.columns[j])}: `;
+    const label = (texts, at) => wordAt(texts.map(String), at);
+    const place = `row ${label(panel.rows, i)}, column ${label(panel.columns, j)}: `;
     this.arithmetic.replaceChildren(make("strong", {}, place), panel.opens?.[i]?.[j] ?? "");
     if (panel.editable && Number.isFinite(panel.values[i][j])) {
       const field = this.scoreField(panel.values[i][j], `${i},${j}`, `score of ${place}`);
       this.arithmetic.append(" ", make("label", {}, "try another score: ", field));
     }
-    state.set({ row: i });
+    if (isOfRows(panel)) state.set({ row: i });
   }
 
   scoreField(score, cell, label) {
@@ -128,6 +141,9 @@ class StepsView extends HTMLElement {
     if (this.isConnected) this.show();
   }
 }
+
+// Whether the rows of a step are those tokens that look, not those that are looked at.
+const isOfRows = ({ rows }) => String(rows) === String(rowTokens().slice(0, rows.length));
 
 // What enters an attention is an embedding only before the first block.
 const titleOf = ({ title }) => title.replace(/^embedding/i, "X, what enters this attention");

@@ -1,9 +1,12 @@
 // <transom-text-form>: a text to run, and what the model generates, while it does.
 
 import { stream } from "./api.js";
+import { shapeOf } from "./attention_names.js";
 import { hint, make, row as rowOf } from "./dom.js";
 import { isOffline } from "./offline.js";
 import { runOptions, showRun } from "./open_run.js";
+import { likeliestNote, nextOf, predictionTitle, quote } from "./prediction_text.js";
+import { chosenToken } from "./stage/place.js";
 import { session, state, withErrors } from "./state.js";
 import { displayToken, formatPercent } from "./token_text.js";
 
@@ -15,7 +18,7 @@ const MOST_LETTERS = 400;
 class TextForm extends HTMLElement {
   connectedCallback() {
     const stopShowing = state.on(["server", "opened"], () => this.show());
-    const stopPredicting = state.on(["row"], () => this.showPrediction());
+    const stopPredicting = state.on(["token"], () => this.showPrediction());
     this.stopListening = () => [stopShowing, stopPredicting].forEach((stop) => stop());
   }
 
@@ -143,7 +146,6 @@ class TextForm extends HTMLElement {
       };
       const { run } = await stream("/api/writing", {}, onEvent, running.signal, this.fields());
       if (this.running !== running) return; // another text was run meanwhile
-      state.set({ row: null, key: null });
       showRun(run);
     });
     if (this.running === running) this.stop.hidden = true;
@@ -173,17 +175,23 @@ class TextForm extends HTMLElement {
     this.showPrediction();
   }
 
-  // What the model expected after the chosen row, or after the last.
+  // What the model expected after the chosen token, the same one as in all views.
   showPrediction() {
     if (!this.prediction || !session.run) return;
     const { likely, targets, tokens } = session.run;
-    const row = state.now.row ?? likely.length - 1;
-    const expected = likely[row]?.map((one) => `“${displayToken(one.token)}” ${formatPercent(one.probability)}`);
-    const read = (targets.length ? targets : tokens)[row];
-    const others = 1 - (likely[row] ?? []).reduce((sum, one) => sum + one.probability, 0);
-    this.prediction.textContent = expected
-      ? `After “${displayToken(read)}” the model expected: ${expected.join(", ")}, all others ${formatPercent(others)}`
-      : "";
+    const row = chosenToken(session.run, shapeOf(session.run), state.now.token);
+    const next = nextOf(session.run, row);
+    if (!next) {
+      this.prediction.textContent = "";
+      return;
+    }
+    const others = likely[row].filter((one) => one.token !== next.token);
+    const listed = others.map((one) => `${quote(one.token)} ${formatPercent(one.probability)}`);
+    const rest = formatPercent(Math.max(0, 1 - likely[row].reduce((sum, one) => sum + one.probability, 0)));
+    const title = predictionTitle((targets.length ? targets : tokens)[row], next);
+    this.prediction.textContent = `${title}; also ${listed.join(", ")}, all others ${rest}. ${
+      likeliestNote(next) ?? ""
+    }`;
   }
 }
 

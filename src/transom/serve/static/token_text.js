@@ -46,12 +46,25 @@ export function displayToken(token) {
 }
 
 // The same where tokens stand alone, each at its own place: a space before it goes without saying.
-export const wordOf = (token) => displayToken(token).replace(/^·(?=[^·])/, "");
+export const wordOf = (token) => dropSpace(displayToken(token));
+
+export const dropSpace = (label) => label.replace(/^(\(?)·(?=[^·])/, "$1");
+
+const SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉";
+
+// The place of a token that comes more than once; else nothing.
+export function placeSign(tokens, index) {
+  const isRepeated = tokens.indexOf(tokens[index]) !== tokens.lastIndexOf(tokens[index]);
+  return isRepeated ? [...String(index)].map((digit) => SUBSCRIPTS[digit]).join("") : "";
+}
+
+// The token at a place; one that comes more than once has its place beside it.
+export const wordAt = (tokens, index) => `${wordOf(tokens[index] ?? "")}${placeSign(tokens, index)}`;
 
 // A row by the token it reads, and in brackets the one that comes next.
 export function rowName(reads, next) {
   const known = next !== undefined && next !== null;
-  return known ? `${displayToken(reads)} (${displayToken(next)})` : displayToken(reads);
+  return known ? `${wordOf(reads)} (${wordOf(next)})` : wordOf(reads);
 }
 
 const SIGNS = [
@@ -75,8 +88,11 @@ export function formatPercent(share) {
   return share >= 0.001 ? `${(100 * share).toFixed(1)} %` : `${(100 * share).toPrecision(1)} %`;
 }
 
+// One format: so many digits after the point, and of what would be only zeros, on which side of which bound it lies.
 export function formatNumber(value, digits = 4) {
   if (value === null) return "masked";
-  const extreme = Math.abs(value) >= 1e4 || (value !== 0 && Math.abs(value) < 1e-4);
-  return extreme ? value.toExponential(1) : value.toFixed(digits);
+  if (Math.abs(value) >= 1e5) return value.toExponential(1);
+  const least = 10 ** -digits;
+  if (value === 0 || Math.abs(value) >= least / 2) return value.toFixed(digits);
+  return value > 0 ? `<${least.toFixed(digits)}` : `>-${least.toFixed(digits)}`;
 }

@@ -6,7 +6,8 @@ import { matrixTable } from "../matrix_table.js";
 export function lessonMatrix(panel, onOpen, extraClass = () => "") {
   const isLearned = panel.about.startsWith("learned");
   const about = panel.about + (panel.note ? `; ${panel.note}` : "");
-  const table = matrixTable({ ...panel, down: panel.down ? "from ↓ at →" : "row" }, onOpen ?? (() => {}), extraClass);
+  const corner = panel.down ? "from ↓ at →" : "row";
+  const table = matrixTable({ ...panel, down: corner }, onOpen ?? (() => {}), { extraClass });
   const caption = make("figcaption", {}, make("strong", {}, panel.name), ` ${about}`);
   const scroll = { class: "scroll", tabindex: 0, role: "group", "aria-label": panel.name };
   return make(

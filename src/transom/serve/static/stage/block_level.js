@@ -4,9 +4,9 @@ import { draw, make } from "../dom.js";
 import { formatNumber, wordOf } from "../token_text.js";
 import { colourOf, stageColours, toNumbers } from "./colours.js";
 import { clamp, text } from "./draw_tools.js";
-import { lightSentence } from "./head_buttons.js";
 import { FlowStrengths } from "./flow_strengths.js";
 import { placeOf, sidesOf } from "./shape.js";
+import { worthHint, worthLabel, worthOf } from "./worth_text.js";
 
 const TITLES = {
   source: { attention: "Self-attention: reads its own sentence" },
@@ -53,14 +53,16 @@ export class BlockLevel {
   headCard(part, head) {
     const { stage } = this;
     const light = this.strengths.light(part.index, head);
+    const worth = worthOf(stage, part.index, head);
     const open = () => stage.open({ level: 3, attention: part.index, head });
     const card = make(
       "button",
       { type: "button", class: "head-card", onclick: open, "data-card": `${part.index}-${head}` },
       make("span", { class: "name" }, `head ${head}`),
       this.thumbnail(part.index, head),
-      make("span", { class: "worth" }, lightSentence(this.influence, part.index, head)),
+      make("span", { class: "worth", title: worthHint(worth) }, worthLabel(worth)),
     );
+    if (worth?.change > 0) card.classList.add("hinders");
     if (light !== null) card.style.setProperty("--light", `${Math.round(100 * clamp(light))}%`);
     return card;
   }

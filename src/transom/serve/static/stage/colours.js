@@ -1,6 +1,6 @@
 // The colours of the stage, from the style sheet, so that light, dark and print are decided in one place.
 
-const NAMES = ["ground", "panel", "ink", "faint", "line", "band", "source", "target", "lit", "cut"];
+const NAMES = ["ground", "panel", "ink", "faint", "line", "band", "source", "target", "lit", "hinders", "cut"];
 
 export function stageColours(element = document.documentElement) {
   const style = getComputedStyle(element);

@@ -1,6 +1,7 @@
 // <transom-compare>: two runs side by side, each as the whole model, and what came out of both row by row.
 
 import { get } from "../api.js";
+import { headName } from "../attention_names.js";
 import { RunComparison } from "../compare_runs.js";
 import { card, hint, make, row as rowOf } from "../dom.js";
 import { runOptions } from "../open_run.js";
@@ -11,7 +12,7 @@ import { ModelLevel } from "./model_level.js";
 import { firstToken } from "./place.js";
 import { modelShape, windowOf } from "./shape.js";
 
-const RAILS = { one: 16, pair: 10 };
+const RAILS = { one: 16, pair: 12 };
 const HEIGHT = 520;
 const NARROW = 640; // pixels: below, depth runs downwards
 
@@ -66,7 +67,7 @@ class ComparedModel {
   }
 
   describePeek(peek) {
-    this.note.textContent = peek ? `${peek.place.block.label}, head ${peek.head}` : "";
+    this.note.textContent = peek ? headName(peek.index, peek.head, this.run) : "";
   }
 }
 

@@ -32,6 +32,11 @@ export class FlowStrengths {
     return this.mean?.[index]?.[row]?.[key] ?? 0;
   }
 
+  // Whether a head makes the next token less likely.
+  hinders(index, head) {
+    return this.influence?.by === "influence" && this.influence.heads[index]?.[head] > 0;
+  }
+
   // How brightly a head is lit; null as long as that is not known.
   light(index, head) {
     const found = this.influence?.heads[index]?.[head];

@@ -1,7 +1,6 @@
 // The heads of the whole model as buttons over their panes: one of them is in the order of Tab, arrow keys move on.
 
 import { make } from "../dom.js";
-import { formatNumber } from "../token_text.js";
 import { blockBox, paneBox } from "./layout.js";
 
 const MOVES = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
@@ -11,13 +10,13 @@ export function placeAt(element, { x, y, w, h }) {
   return element;
 }
 
-// `actions`: onOpen(index, head), onPeek(index, head) and onPeek() when the pointer or the focus leaves.
+// `actions`: onOpen(index, head), onPeek(index, head), onPeek() when the pointer or the focus leaves, nameOf(index).
 export function headButtons(layout, actions) {
   const buttons = [];
   for (const lane of layout.lanes) {
     for (const block of lane.blocks) {
       for (const part of block.parts) {
-        for (const pane of part.panes) buttons.push(headButton({ layout, block, part, pane, actions }));
+        for (const pane of part.panes) buttons.push(headButton({ layout, part, pane, actions }));
       }
     }
   }
@@ -27,7 +26,7 @@ export function headButtons(layout, actions) {
   return group;
 }
 
-function headButton({ layout, block, part, pane, actions }) {
+function headButton({ layout, part, pane, actions }) {
   const peek = () => actions.onPeek(part.index, pane.head);
   const button = make("button", {
     type: "button",
@@ -35,7 +34,7 @@ function headButton({ layout, block, part, pane, actions }) {
     tabindex: -1,
     "data-index": part.index,
     "data-head": pane.head,
-    "aria-label": `${block.label}${part.kind === "cross" ? ", cross-attention" : ""}, head ${pane.head}`,
+    "aria-label": `${actions.nameOf(part.index)}, head ${pane.head}`,
     onclick: () => actions.onOpen(part.index, pane.head),
     onpointerenter: peek,
     onfocus: peek,
@@ -83,12 +82,4 @@ export function blockButtons(layout, onOpen) {
     }
   }
   return make("div", { class: "block-buttons", role: "group", "aria-label": "Blocks" }, buttons);
-}
-
-// What a head was worth, in words.
-export function lightSentence(influence, index, head) {
-  const found = influence?.heads[index]?.[head];
-  if (found === undefined || found === null) return "";
-  if (influence.by !== "influence") return `it carries ${formatNumber(found, 2)} per token`;
-  return `${found <= 0 ? "helps" : "hinders"} by about ${formatNumber(Math.abs(found), 3)} nats`;
 }

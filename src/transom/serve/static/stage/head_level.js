@@ -2,7 +2,7 @@
 
 import { draw, make } from "../dom.js";
 import "../map_view.js";
-import { formatNumber, wordOf } from "../token_text.js";
+import { formatNumber, wordAt, wordOf } from "../token_text.js";
 import { boxWithin } from "./block_level.js";
 import { canvasOf, clamp, ease, largest, opener, ribbonPath, text } from "./draw_tools.js";
 import { sidesOf } from "./shape.js";
@@ -53,7 +53,7 @@ export class HeadLevel {
     const isTall = width < 620;
     const svg = canvasOf(this.size, `Head ${this.stage.now.head}: who reads whom`);
     const ribbons = isTall
-      ? { x: 0, y: 8, w: width, h: height * 0.5 }
+      ? { x: 0, y: 22, w: width, h: height * 0.48 }
       : { x: 0, y: 20, w: width * 0.52, h: height - 44 };
     const side = Math.min(isTall ? width - 90 : width * 0.36, isTall ? height * 0.36 : height - 110);
     const grid = isTall
@@ -76,12 +76,14 @@ export class HeadLevel {
       for (const [k, weight] of row.entries()) {
         if (scores[q][k] === null || weight < FAINTEST) continue;
         const d = ribbonPath(x + room, place(k, keys.length), x + w - room - 7, place(q, rows.length));
-        const line = draw("path", { d, class: "ribbon", pathLength: 1 });
+        const line = draw("path", { d, class: `ribbon ${this.sides.rows.side}`, pathLength: 1 });
         line.style.strokeWidth = `${0.6 + weight * (h / most) * 0.4}px`;
         this.lines.push({ line, q, weight });
         group.append(line);
       }
     }
+    const captions = [[x + room - 8, "end", "is read"], [x + w - room + 4, "start", "reads"]];
+    group.append(...captions.map(([at, anchor, name]) => text(at, y - 6, name, "note", { "text-anchor": anchor })));
     const sides = [[keys, x + room - 8, "end", this.sides.keys.side, false], [
       rows,
       x + w - room + 4,
@@ -90,8 +92,8 @@ export class HeadLevel {
       true,
     ]];
     for (const [tokens, at, anchor, kind, isRow] of sides) {
-      tokens.forEach((token, i) => {
-        const label = text(at, place(i, tokens.length), wordOf(token), `token ${kind}${isRow ? " row" : ""}`, {
+      tokens.forEach((_, i) => {
+        const label = text(at, place(i, tokens.length), wordAt(tokens, i), `token ${kind}${isRow ? " row" : ""}`, {
           "text-anchor": anchor,
           dy: size * 0.34,
           "font-size": size,
@@ -107,8 +109,8 @@ export class HeadLevel {
     const { rows, keys, weights, scores } = this.found;
     const [wide, high] = [w / keys.length, h / rows.length];
     const size = clamp(Math.min(wide, high) * 0.4, 9, 13);
-    const heads = keys.map((token, k) =>
-      text(x + (k + 0.5) * wide, y - 8, wordOf(token), `token ${this.sides.keys.side}`, {
+    const heads = keys.map((_, k) =>
+      text(x + (k + 0.5) * wide, y - 8, wordAt(keys, k), `token ${this.sides.keys.side}`, {
         "font-size": size,
         transform: `rotate(-40 ${x + (k + 0.5) * wide} ${y - 8})`,
       })
@@ -117,7 +119,7 @@ export class HeadLevel {
       const key = largest(weights[q]);
       const label = `row ${q}, ${wordOf(token)}: reads ${wordOf(keys[key])} most, ${formatNumber(weights[q][key], 3)}`;
       const back = draw("rect", { x: x - 84, y: y + q * high, width: w + 84, height: high, rx: 5, class: "row-back" });
-      const name = text(x - 8, y + (q + 0.5) * high, wordOf(token), `token ${this.sides.rows.side}`, {
+      const name = text(x - 8, y + (q + 0.5) * high, wordAt(rows, q), `token ${this.sides.rows.side}`, {
         "text-anchor": "end",
         dy: size * 0.36,
         "font-size": size,
@@ -131,7 +133,7 @@ export class HeadLevel {
       );
       return opener(label, () => this.stage.open({ level: 4, row: q }), back, name, ...cells.flat());
     });
-    const note = text(x + w, y + h + 20, "rows read columns; the area of a square is its weight", "note", {
+    const note = text(x + w, y + h + 20, "the row’s token reads the column’s; the area is the weight", "note", {
       "text-anchor": "end",
     });
     return [...heads, ...this.rowGroups, note];
@@ -148,10 +150,12 @@ export class HeadLevel {
       rx: 2,
       class: `square ${this.sides.rows.side}`,
     });
-    const isReadable = edge > 27 && weight >= 0.3;
-    return isReadable
-      ? [square, text(x, y, formatNumber(weight, 2), "inside", { "text-anchor": "middle", dy: 4 })]
-      : [square];
+    if (edge > 27) return [square, text(x, y, formatNumber(weight, 2), "inside", { "text-anchor": "middle", dy: 4 })];
+    if (weight < 0.005) return [square];
+    const size = clamp(side * 0.36, 7.5, 11);
+    const kind = edge > 2.3 * size ? "row-number inside" : "row-number"; // in the square, or at its foot
+    const at = edge > 2.3 * size ? y + 0.35 * size : y + side * 0.47;
+    return [square, text(x, at, formatNumber(weight, 2), kind, { "text-anchor": "middle", "font-size": size })];
   }
 
   update(progress) {

@@ -9,6 +9,7 @@ const PANES_SHARE = { few: 0.46, many: 0.37 }; // of a lane, for its heads: besi
 const FEW = 7; // tokens
 const WIDE = { enter: 104, leave: 196, turn: 44, top: 26 };
 const TALL = { enter: 78, leave: 210, turn: 30, top: 6 };
+const NEXT = { room: 104, from: 760 }; // for what each token predicts at the end of its rail, where there is room
 const FEED_FORWARD = 0.16; // of a block's length
 
 // The columns and the size with which the panes of a part are largest.
@@ -92,7 +93,8 @@ function memoryLayout(source, start, room) {
 export function layoutModel(shape, { width, height, tall, windows }) {
   const sizes = tall ? TALL : WIDE;
   const [length, across] = tall ? [height, width] : [width, height];
-  const end = length - (shape.writes || tall ? sizes.leave : 24);
+  const next = shape.predicts && !tall && width >= NEXT.from ? NEXT.room : 0;
+  const end = length - (shape.writes || tall ? sizes.leave : 24) - next;
   const at = (a, c) => (tall ? { x: c, y: a } : { x: a, y: c });
   const box = (a, c, along, wide) => {
     const corner = at(a, c);
@@ -107,8 +109,8 @@ export function layoutModel(shape, { width, height, tall, windows }) {
     return laneLayout(lane, { start, room, below, window: windows[lane.side], from: sizes.enter, to, top });
   });
   const memory = isPair ? memoryLayout(lanes[0], 0.43 * across, 0.11 * across) : null;
-  const bars = barsLayout(lanes.at(-1), { width, tall, end });
-  return { width, height, tall, at, box, lanes, memory, turn: sizes.turn, end, enter: sizes.enter, bars };
+  const bars = barsLayout(lanes.at(-1), { width, tall, end: end + next });
+  return { next, width, height, tall, at, box, lanes, memory, turn: sizes.turn, end, enter: sizes.enter, bars };
 }
 
 // The likeliest next tokens stand where the last lane ends.

@@ -1,13 +1,15 @@
 // The whole model at a glance: tokens enter, every block with its heads, through to the next token.
 
+import { attentionName } from "../attention_names.js";
 import { make } from "../dom.js";
-import { wordOf } from "../token_text.js";
+import { wordAt } from "../token_text.js";
 import { stageColours } from "./colours.js";
 import { blockButtons, headButtons, placeAt } from "./head_buttons.js";
 import { blockBox, layoutModel, paneBox } from "./layout.js";
 import { ModelScene } from "./model_scene.js";
 import { barList, nextTokens } from "./next_tokens.js";
-import { placeOf, sidesOf } from "./shape.js";
+import { flyToken, showNexts } from "./rail_ends.js";
+import { sidesOf } from "./shape.js";
 
 export class ModelLevel {
   // `stage` has run, shape, data, windows and the actions; see stage_view.js.
@@ -35,14 +37,16 @@ export class ModelLevel {
     const onBlock = (block) => stage.open({ level: 2, attention: block.parts[0].index });
     this.tokens = make("div", { class: "stage-tokens" });
     this.bars = make("div", { class: "stage-bars" });
+    this.nexts = make("div", { class: "stage-nexts", role: "group", "aria-label": "What each token predicts" });
     this.notes = make("div", { class: "stage-notes", "aria-hidden": "true" }, this.captions());
     placeAt(this.bars, { ...layout.bars, h: 0 });
     this.bars.style.height = "";
     this.overlay.replaceChildren(
       this.tokens,
       blockButtons(layout, onBlock),
-      layout.tall ? "" : headButtons(layout, { onOpen, onPeek }),
+      layout.tall ? "" : headButtons(layout, { onOpen, onPeek, nameOf: (index) => attentionName(index, stage.run) }),
       this.notes,
+      this.nexts,
       this.bars,
     );
   }
@@ -87,7 +91,7 @@ export class ModelLevel {
           "aria-pressed": isChosen,
           "data-token": `${lane.side}-${index}`,
           onclick: choose,
-        }, wordOf(shape.tokens[index]));
+        }, wordAt(shape.tokens, index));
         if (!layout.tall) button.style.fontSize = `${Math.min(14.7, Math.max(9.5, 0.95 * lane.rails.gap))}px`;
         return placeAt(button, this.tokenBox(lane, index));
       });
@@ -112,7 +116,7 @@ export class ModelLevel {
       const windows = [sides.rows, sides.keys].map((lane) => stage.windows[lane.side]);
       this.peeked.weights = stage.data.headWeights(index, head, ...windows)?.weights ?? null;
     }
-    stage.reading.describePeek(this.peeked && { ...this.peeked, place: placeOf(stage.shape, index) });
+    stage.reading.describePeek(this.peeked);
     this.refresh();
     return layout;
   }
@@ -130,6 +134,7 @@ export class ModelLevel {
     this.scene.setView({ data: stage.data, token, focus: stage.focus, by, peek: this.peeked, bars: entries });
     this.bars.replaceChildren(entries ? barList(entries, stage.run.written[token]) : "");
     this.showTokens();
+    showNexts(this);
     this.update(this.progress);
   }
 
@@ -137,28 +142,9 @@ export class ModelLevel {
   update(progress) {
     this.progress = progress;
     this.scene.setProgress(progress, this.stage.withEncoder);
-    this.bars.classList.toggle("waiting", progress < 0.82);
+    for (const one of [this.bars, this.nexts]) one.classList.toggle("waiting", progress < 0.82);
     this.paint();
-    this.fly(progress);
-  }
-
-  // The chosen token joins the text.
-  fly(progress) {
-    const share = (progress - 0.92) / 0.08;
-    const { stage, layout } = this;
-    const next = stage.now.token + 1;
-    const lane = layout.lanes.at(-1);
-    const isShown = share > 0 && progress < 1 && next < lane.rails.first + lane.rails.count && stage.shape.predicts;
-    this.flyer?.remove();
-    this.flyer = null;
-    if (!isShown) return;
-    const to = this.tokenBox(lane, next);
-    const eased = 1 - (1 - share) ** 3;
-    const x = layout.bars.x + (to.x - layout.bars.x) * eased;
-    const y = layout.bars.y + (to.y - layout.bars.y) * eased - 40 * Math.sin(Math.PI * eased);
-    const text = wordOf(stage.run.written[stage.now.token]);
-    this.flyer = placeAt(make("span", { class: `stage-token flyer ${lane.side}` }, text), { x, y, w: 90, h: 24 });
-    this.overlay.append(this.flyer);
+    flyToken(this, progress);
   }
 
   paint() {

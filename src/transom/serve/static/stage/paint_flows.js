@@ -105,7 +105,7 @@ export function paintFan(pen, scene) {
   const lane = layout.lanes.at(-1);
   const isShown = token >= lane.rails.first && token < lane.rails.first + lane.rails.count;
   if (!bars || !isShown || scene.fronts[lane.side] < lane.to || layout.tall) return;
-  const from = layout.at(lane.to, lane.rails.at(token));
+  const from = layout.at(lane.to + layout.next, lane.rails.at(token));
   pen.strokeStyle = colourOf(colours, lane.side);
   bars.forEach(({ probability }, i) => {
     const to = { x: layout.bars.x - 6, y: layout.bars.y + i * layout.bars.step + 12 };

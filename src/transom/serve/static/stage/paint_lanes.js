@@ -4,6 +4,7 @@ import { colourOf } from "./colours.js";
 import { blockBox, paneBox } from "./layout.js";
 
 const RADIUS = 10;
+const NUMBERED = 22; // pixels: a pane with room for the number of its head
 
 export function roundRect(pen, { x, y, w, h }, radius = RADIUS) {
   pen.beginPath();
@@ -150,25 +151,37 @@ export function paintPanes(pen, scene) {
         for (const pane of part.panes) {
           const { x, y, w } = paneBox(layout, pane);
           const light = isReached ? scene.strengths.light(part.index, pane.head) ?? 0 : 0;
-          paintPane(pen, { x: x + 1, y: y + 1, size: w - 2, light, colours });
+          const ink = scene.strengths.hinders(part.index, pane.head) ? colours.hinders : colours.lit;
+          paintPane(pen, { x: x + 1, y: y + 1, size: w - 2, light, ink, colours });
           pen.globalAlpha = scene.strengths.influence && light < 0.15 ? 0.5 : 1;
           atlas?.draw(pen, part.index, pane.head, x + 2.5, y + 2.5, w - 5);
           pen.globalAlpha = 1;
+          if (w >= NUMBERED) paintNumber(pen, pane.head, { x: x + 3, y: y + w - 4 }, colours);
         }
       }
     }
   }
 }
 
-function paintPane(pen, { x, y, size, light, colours }) {
+function paintPane(pen, { x, y, size, light, ink, colours }) {
   pen.fillStyle = colours.panel;
   roundRect(pen, { x, y, w: size, h: size }, 4);
   pen.fill();
   pen.globalAlpha = Math.min(1, light);
-  pen.fillStyle = colours.lit;
+  pen.fillStyle = ink;
   pen.fill();
   pen.globalAlpha = 1;
-  pen.strokeStyle = light > 0.5 ? colours.lit : colours.line;
+  pen.strokeStyle = light > 0.5 ? ink : colours.line;
   pen.lineWidth = light > 0.5 ? 2 : 0.8;
   pen.stroke();
+}
+
+// The number of a head in a corner of its pane.
+function paintNumber(pen, head, { x, y }, colours) {
+  pen.font = "600 9.5px system-ui, sans-serif";
+  pen.lineWidth = 3;
+  pen.strokeStyle = colours.panel;
+  pen.fillStyle = colours.ink;
+  pen.strokeText(String(head), x, y);
+  pen.fillText(String(head), x, y);
 }

@@ -11,8 +11,8 @@ export function validPlace(run, shape, now) {
   if (level >= 4 && !(now.row !== null && now.row < attention.queries)) level = 3;
   if (level >= 5 && !(now.key !== null && now.key < attention.keys)) level = 4;
   const rows = shape.last.tokens.length;
-  const token = now.token !== null && now.token !== undefined && now.token < rows ? now.token : firstToken(run, shape);
-  return { level, token };
+  const isThere = now.token !== null && now.token !== undefined && now.token < rows;
+  return { level, token: isThere ? now.token : firstToken(run, shape) };
 }
 
 // Which prediction is shown first: of a translation the one that the model was least sure of, else the last.
@@ -22,6 +22,9 @@ export function firstToken(run, shape) {
   const chances = run.likely.map((likely) => likely[0].probability);
   return Math.min(last, chances.indexOf(Math.min(...chances)));
 }
+
+// The token whose prediction is looked at: the one chosen, else the first one.
+export const chosenToken = (run, shape, token) => (token in run.likely ? token : firstToken(run, shape));
 
 // What makes a place another one; the token alone does not.
 export function placeKey({ level, attention, head, row, key }, blockPath) {

@@ -1,14 +1,16 @@
 // The column beside the stage: one sentence on what is shown, one thing to do, its numbers; or a scene of the story.
 
+import { headName } from "../attention_names.js";
 import { button, hint, make } from "../dom.js";
-import { isOffline } from "../offline.js";
 import { session, state } from "../state.js";
+import { strongestHead } from "../suggestion.js";
 import { formatNumber, wordOf } from "../token_text.js";
-import { lightSentence } from "./head_buttons.js";
-import { barList, nextTokens, predictions } from "./next_tokens.js";
+import { knockOuts } from "./knock_outs.js";
+import { legend } from "./legend.js";
+import { predictions } from "./next_tokens.js";
 import { sentences } from "./reading_text.js";
-import { placeOf, sidesOf } from "./shape.js";
 import { Story } from "./story.js";
+import { worthLabel, worthOf } from "./worth_text.js";
 
 const VIEWS = [["see", "arrows"], ["map", "map"], ["walk", "every step"], ["heads", "all heads"]];
 
@@ -45,7 +47,7 @@ export class Reading {
       say.map((one) => make("p", {}, one)),
       act ? make("p", { class: "do" }, act) : null,
       this.peekNote,
-      this.knockOuts(),
+      knockOuts(this.stage),
       this.table(),
       this.explore(),
       this.stage.now.level === 1 ? legend(this.stage) : null,
@@ -53,20 +55,16 @@ export class Reading {
     ];
   }
 
-  // A head that the server found to matter: a suggestion, never a change of what is shown.
+  // A head that mattered for the chosen token: a suggestion, never a change of what is shown.
   suggestion() {
-    const found = session.run?.suggestion;
-    const { now, shape } = this.stage;
+    const { now, shape, run, data } = this.stage;
+    const influence = shape.predicts ? data.influence(now.token) : null;
+    if (influence === undefined) return null;
+    const found = strongestHead(influence, run, now.token) ?? session.run?.suggestion;
     if (!found || (now.level >= 3 && now.attention === found.attention && now.head === found.head)) return null;
-    const place = placeOf(shape, found.attention);
-    if (!place) return null;
-    const go = () => this.stage.open({ level: 3, attention: found.attention, head: found.head });
-    const kind = place.part.kind === "cross" ? " (cross)" : "";
-    return button(`Look at ${place.block.label}${kind}, head ${found.head}`, go, {
-      type: "button",
-      class: "chip",
-      title: found.why,
-    });
+    const go = () => this.stage.open({ level: 3, attention: found.attention, head: found.head, row: null });
+    const label = `Look at ${headName(found.attention, found.head)}: ${found.why}`;
+    return button(label, go, { type: "button", class: "chip", title: found.hint });
   }
 
   describePeek(peek) {
@@ -74,53 +72,8 @@ export class Reading {
       this.peekNote.textContent = "";
       return;
     }
-    const { now, data } = this.stage;
-    const { place, index, head } = peek;
-    const cross = place.part.kind === "cross" ? ", cross-attention" : "";
-    const worth = lightSentence(data.influence(now.token), index, head);
-    this.peekNote.textContent = `${place.block.label}${cross}, head ${head}${worth ? `: ${worth}` : ""}`;
-  }
-
-  // Take out what is on the stage, and see what would come out.
-  knockOuts() {
-    const { stage } = this;
-    const { now, run, changes } = stage;
-    if (changes) return this.changed(changes);
-    if (!run.model || isOffline || now.level < 3) return null;
-    const layer = run.attentions[now.attention].name;
-    const sides = sidesOf(stage.shape, now.attention);
-    const name = `head ${now.head}`;
-    if (now.level < 5) {
-      const label = `head ${now.head} of ${layer}`;
-      return button(`Switch off ${name}`, () => stage.knockOut([{ layer, head: now.head }], label), {
-        type: "button",
-        class: "take-out",
-      });
-    }
-    const [row, key] = [sides.rows.tokens[now.row], sides.keys.tokens[now.key]].map(wordOf);
-    const edge = [{ layer, head: now.head, query: now.row, key: now.key }];
-    return button("Take this arrow out", () => stage.knockOut(edge, `“${row}” → “${key}”`), {
-      type: "button",
-      class: "take-out",
-    });
-  }
-
-  changed(changes) {
-    const { stage } = this;
-    const { run, now, shape } = stage;
-    const back = button("Give it back", () => stage.giveBack(), { type: "button" });
-    const title = make("h3", {}, `Without ${changes.label}`);
-    if (!changes.rows.length) {
-      return [title, make("p", {}, `The output moves by ${formatNumber(changes.change, 4)}.`), back];
-    }
-    const most = changes.rows.reduce((best, one) => (one.kl > best.kl ? one : best));
-    const row = changes.rows[now.token].kl > 0.1 * most.kl ? now.token : most.row;
-    const read = wordOf(shape.last.tokens[row]);
-    const entries = nextTokens(run, row, changes.rows[row]);
-    const moved = `After “${read}” the prediction moves by ${formatNumber(changes.rows[row].kl, 3)} nats.`;
-    return [
-      make("section", { class: "changed" }, title, make("p", {}, moved), barList(entries, run.written[row]), back),
-    ];
+    const worth = worthLabel(worthOf(this.stage, peek.index, peek.head));
+    this.peekNote.textContent = `${headName(peek.index, peek.head)}${worth ? `: ${worth}` : ""}`;
   }
 
   // The same as numbers.
@@ -164,28 +117,6 @@ function asTable(heads, rows) {
   const head = make("thead", {}, make("tr", {}, heads.map((one) => make("th", { scope: "col" }, one))));
   const table = make("table", {}, head, make("tbody", {}, rows.map(line)));
   return make("details", {}, make("summary", {}, "As a table"), make("div", { class: "scroll" }, table));
-}
-
-// What the signs of the picture mean.
-function legend({ data, now }) {
-  const influence = data.influence(now.token);
-  const light = influence?.by === "carried"
-    ? "a head: lit, it carries much"
-    : influence === undefined
-    ? "a head; its light is being computed …"
-    : "a head: lit, it mattered for the next token";
-  const ribbon = now.by === "influence" && influence?.edges
-    ? "what mattered, all heads together"
-    : "what a token reads, the mean of the heads";
-  const items = [["pane", light], ["ribbon", ribbon], ["plus", "added to the token, after a norm"], [
-    "gauge",
-    "what the feed-forward part adds",
-  ]];
-  return make(
-    "ul",
-    { class: "stage-legend" },
-    items.map(([kind, text]) => make("li", {}, make("span", { class: `sign ${kind}`, "aria-hidden": "true" }), text)),
-  );
 }
 
 // What could not be had, in words.

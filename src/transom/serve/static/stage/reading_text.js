@@ -1,8 +1,11 @@
 // What is said about each level of the stage: a title, one or two sentences, and one thing to do.
 
-import { formatNumber, formatPercent, wordOf } from "../token_text.js";
+import { headName } from "../attention_names.js";
+import { likeliestNote, nextOf, predictionTitle, quote } from "../prediction_text.js";
+import { formatNumber, formatPercent, wordAt } from "../token_text.js";
 import { largest } from "./draw_tools.js";
 import { placeOf, sidesOf } from "./shape.js";
+import { worthOf, worthSentence } from "./worth_text.js";
 
 const KINDS = {
   "encoder_decoder": "An encoder reads the source; a decoder writes the target, one token at a time.",
@@ -15,26 +18,29 @@ export function sentences(stage) {
   return { ...found, spoken: `${found.title}. ${found.say.join(" ")}` };
 }
 
-const quote = (token) => `“${wordOf(token ?? "")}”`;
-
 function model({ run, shape, now }) {
   const kind = run.model?.kind ?? (shape.lanes.length > 1 ? "encoder_decoder" : "decoder");
-  if (!shape.predicts) {
+  const next = shape.predicts ? nextOf(run, now.token) : null;
+  if (!next) {
     return {
       title: "The whole model",
       say: [KINDS[kind]],
       act: "Tap a token to see what it reads, or a head to go in.",
     };
   }
-  const next = run.likely[now.token][0];
-  const sure = next.probability > 0.9 ? "It is sure" : next.probability > 0.5 ? "It is fairly sure" : "It is not sure";
-  const after = `After ${quote(shape.last.tokens[now.token])} it expects ${quote(next.token)}: ${
-    formatPercent(next.probability)
-  }. ${sure}.`;
-  return { title: "The whole model", say: [KINDS[kind], after], act: "Choose another token, or a head to go in." };
+  const { probability } = next.likeliest;
+  const sure = probability > 0.9 ? "It is sure." : probability > 0.5 ? "It is fairly sure." : "It is not sure.";
+  const how = `Each token predicts the next one. To ask about ${quote(next.token)}, choose the token before it: ${
+    quote(shape.last.tokens[now.token])
+  } is chosen now.`;
+  return {
+    title: predictionTitle(shape.last.tokens[now.token], next),
+    say: [[sure, likeliestNote(next)].filter((one) => one).join(" "), how, KINDS[kind]],
+    act: "Choose another token, or a head to go in.",
+  };
 }
 
-function block({ shape, now }) {
+function block({ shape, now, run, data }) {
   const { block: found, lane } = placeOf(shape, now.attention);
   const heads = found.parts[0].heads;
   const two = found.parts.length > 1
@@ -44,6 +50,8 @@ function block({ shape, now }) {
     `${heads} heads read ${two}. What they bring is added to each token.`,
     "Then a feed-forward part works on each token alone.",
   ];
+  const next = data.influence(now.token)?.by === "influence" ? nextOf(run, now.token) : null;
+  if (next) say.push(`Under each head: how likely ${quote(next.token)} is with it → without it, an estimate.`);
   const masked = lane.side === "target" ? "Nobody sees what is not written yet." : "";
   return {
     title: `${found.label[0].toUpperCase()}${found.label.slice(1)}`,
@@ -53,37 +61,29 @@ function block({ shape, now }) {
 }
 
 function head(stage) {
-  const { shape, now, data, run } = stage;
-  const place = placeOf(shape, now.attention);
-  const title = `Head ${now.head}`;
-  const where = `${place.block.label}, ${place.part.kind === "cross" ? "cross-attention" : "self-attention"}.`;
+  const { now, run } = stage;
+  const title = headName(now.attention, now.head, run);
   const found = stage.level?.found;
   if (!found?.weights) {
-    return { title, say: [where, "Every weight of it, to zoom into."], act: "Zoom in to read single weights." };
+    return { title, say: ["Every weight of it, to zoom into."], act: "Zoom in to read single weights." };
   }
   const index = stage.level.row;
   const key = largest(found.weights[index]);
-  const reads = `${quote(found.rows[index])} reads ${quote(found.keys[key])} with ${
-    formatNumber(found.weights[index][key], 3)
+  const reads = `“${wordAt(found.rows, index)}” gives “${wordAt(found.keys, key)}” ${
+    formatPercent(found.weights[index][key])
   } of its attention.`;
-  const worth = data.influence(now.token);
-  const change = worth?.by === "influence" ? worth.heads[now.attention]?.[now.head] : null;
-  const next = run.written[now.token] ?? run.likely[now.token]?.[0].token;
-  const matters = typeof change === "number"
-    ? [
-      `For ${quote(next)} the head is worth about ${formatNumber(Math.abs(change), 3)} nats${
-        change > 0 ? ", against it" : ""
-      }.`,
-    ]
-    : [];
-  return { title, say: [where, reads, ...matters], act: "Choose a row of the matrix to see how it came about." };
+  const worth = worthSentence(worthOf(stage, now.attention, now.head));
+  return {
+    title,
+    say: [reads, ...(worth ? [worth] : [])],
+    act: "Choose a row of the matrix to see how it came about.",
+  };
 }
 
 function row({ shape, now, data }) {
   const sides = sidesOf(shape, now.attention);
   const found = data.row(now.attention, now.head, now.row);
-  const name = quote(sides.rows.tokens[now.row]);
-  const title = `${name} looks around`;
+  const title = `“${wordAt(sides.rows.tokens, now.row)}” looks around`;
   if (!found) return { title, say: [], act: "" };
   const best = found.keys.reduce((one, other) => (other.weight > one.weight ? other : one));
   const say = [
@@ -99,7 +99,7 @@ function row({ shape, now, data }) {
 function number({ shape, now, data }) {
   const sides = sidesOf(shape, now.attention);
   const found = data.row(now.attention, now.head, now.row)?.keys.find((one) => one.key === now.key);
-  const edge = `${quote(sides.rows.tokens[now.row])} → ${quote(sides.keys.tokens[now.key])}`;
+  const edge = `“${wordAt(sides.rows.tokens, now.row)}” → “${wordAt(sides.keys.tokens, now.key)}”`;
   const title = found ? `One weight: ${formatNumber(found.weight, 4)}` : "One weight";
   const say = [
     `${edge}, number by number.`,

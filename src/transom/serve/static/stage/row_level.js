@@ -3,7 +3,7 @@
 import { draw, make } from "../dom.js";
 import { formatNumber, wordOf } from "../token_text.js";
 import { boxWithin } from "./block_level.js";
-import { canvasOf, clamp, ease, peak, text, vectorPath } from "./draw_tools.js";
+import { canvasOf, clamp, ease, largest, peak, text, vectorPath } from "./draw_tools.js";
 import { keyLine } from "./row_lines.js";
 import { sidesOf } from "./shape.js";
 
@@ -67,6 +67,7 @@ export class RowLevel {
       `The row of ${wordOf(found.token)}`,
     );
     this.lines = keys.map((key, i) => keyLine(this, key, i));
+    this.lines[largest(keys.map((key) => key.weight))].group.classList.add("now"); // what it reads most
     this.rider = this.queryMark();
     svg.append(...this.titles(), ...this.lines.map((one) => one.group), ...this.sum(), this.rider);
     this.element.replaceChildren(svg);

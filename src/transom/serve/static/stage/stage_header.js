@@ -1,8 +1,9 @@
 // Above the stage: where one is, what ribbons show, and a search for a token.
 
+import { attentionName } from "../attention_names.js";
 import { button, make } from "../dom.js";
 import { announce, state } from "../state.js";
-import { displayToken } from "../token_text.js";
+import { displayToken, wordAt } from "../token_text.js";
 import { placeOf, sidesOf } from "./shape.js";
 
 const BY = [["weight", "what is read"], ["influence", "what mattered"]];
@@ -80,10 +81,10 @@ export class StageHeader {
     const found = placeOf(shape, now.attention);
     if (!found || now.level === 1) return ["the whole model"];
     const sides = sidesOf(shape, now.attention);
-    const kind = found.part.kind === "cross" ? "cross-attention, " : "";
-    const names = ["model", found.block.label, `${kind}head ${now.head}`];
-    if (now.row !== null) names.push(`row ${now.row}: ${displayToken(sides.rows.tokens[now.row] ?? "")}`);
-    if (now.key !== null) names.push(`key ${now.key}: ${displayToken(sides.keys.tokens[now.key] ?? "")}`);
+    const kind = attentionName(now.attention, this.stage.run).split(", ")[1];
+    const names = ["model", found.block.label, `${kind ? `${kind}, ` : ""}head ${now.head}`];
+    if (now.row !== null) names.push(`“${wordAt(sides.rows.tokens, now.row)}” (row ${now.row})`);
+    if (now.key !== null) names.push(`“${wordAt(sides.keys.tokens, now.key)}” (key ${now.key})`);
     return names.slice(0, now.level);
   }
 

@@ -6,17 +6,20 @@ import { validPlace } from "./place.js";
 import { windowOf } from "./shape.js";
 
 const NARROW = 640; // pixels: below, depth runs downwards
-const RAILS = { wide: 16, pair: 10, narrow: 9 };
+const RAILS = { wide: 16, pair: 12, narrow: 9 };
 const INNER_HEIGHT = 560; // of inner levels on a narrow screen
-const FEW = 7; // tokens of a lane beside another one: with more, the stage is higher
-const BELOW = 76; // pixels for the controls under the stage
+const [FEW, MANY] = [7, 10]; // tokens of a lane beside another one: with more, the stage is higher
+const BELOW = 20; // pixels under the stage
 
 export function measureStage(stage) {
   const width = stage.area.clientWidth || stage.clientWidth;
   const tall = width < NARROW;
   const top = stage.area.getBoundingClientRect().top + scrollY;
   const isFull = stage.shape.lanes.length > 1 && stage.windows.target?.count > FEW && stage.now.level === 1;
-  const room = Math.min(760, Math.max(isFull ? 600 : 440, innerHeight - top - BELOW));
+  const room = Math.min(
+    760,
+    Math.max(isFull ? (stage.windows.target.count > MANY ? 640 : 590) : 440, innerHeight - top - BELOW),
+  );
   const height = tall ? (stage.now.level === 1 ? tallHeight(stage.shape) : INNER_HEIGHT) : room;
   return { width, height, tall };
 }

@@ -28,7 +28,8 @@ class StageView extends HTMLElement {
     this.header = new StageHeader(this);
     this.player = new Player(this);
     this.reading = new Reading(this);
-    const frame = make("div", { class: "stage-frame" }, this.header.element, this.area, this.player.element);
+    const frame = make("div", { class: "stage-frame" }, this.header.element, this.area);
+    this.header.element.insertBefore(this.player.element, this.header.windows);
     this.replaceChildren(frame, this.reading.element);
     const stops = [state.on(["opened"], () => this.openRun()), state.on(PLACE, () => this.follow())];
     stops.push(state.on(["suggestion"], () => this.reading.show()), listenForKeys(this));
@@ -61,14 +62,7 @@ class StageView extends HTMLElement {
     this.level?.element.remove();
     this.level = null;
     this.follow();
-    if (this.now.level === 1) this.playFirst();
-  }
-
-  // Something true moves within two seconds, once for each run.
-  playFirst() {
     this.withEncoder = true;
-    if (!this.hasPlayed) this.player.play(true);
-    this.hasPlayed = true;
   }
 
   // Show the place that the address names.

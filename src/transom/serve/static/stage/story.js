@@ -2,6 +2,7 @@
 
 import { button, make } from "../dom.js";
 import { state } from "../state.js";
+import { describeChanges } from "./knock_outs.js";
 import { scenesOf } from "./scenes.js";
 
 export class Story {
@@ -78,7 +79,7 @@ export class Story {
       make("h2", { class: "scene" }, scene.sentence()),
       make("p", { class: "do" }, scene.task),
       make("div", { class: "scene-try" }, scene.attempt?.(this.answers.get(number), answer) ?? []),
-      this.stage.changes ? this.stage.reading.changed(this.stage.changes) : null,
+      this.stage.changes ? describeChanges(this.stage, this.stage.changes) : null,
       moves,
       dots,
     ];
