@@ -13,6 +13,7 @@ from transom.equations.biases import TensorBias
 from transom.equations.edges import EdgeBox
 from transom.equations.masks import Causal, masked_threshold
 from transom.equations.region import Region
+from transom.equations.sparse_bias import SparseBias
 from transom.kernels import Problem
 from transom.lens.ablation.edge import Edge, Layer, Positions, list_positions, parse_edges, to_local_positions
 from transom.lens.attention.labels import is_cross
@@ -191,7 +192,7 @@ def visible_edges(problem: Problem, *indices: Tensor) -> Tensor | None:
     """True where a query may attend to a key, for some indices of each axis or all; None if nothing is masked."""
     region = Region(problem.shape, *indices, device=problem.Q.device)
     visible = None if problem.mask is None else problem.mask.materialize(region)
-    if isinstance(problem.bias, TensorBias):
+    if isinstance(problem.bias, TensorBias | SparseBias):
         unmasked = problem.bias.materialize(region) > masked_threshold(problem.bias.source.dtype)
         visible = unmasked if visible is None else visible & unmasked
     return visible

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from transom.equations.biases import Bias, TensorBias
+from transom.equations.biases import Bias, HeadBias, TensorBias
 from transom.equations.edges import EdgeMask
 from transom.equations.masks import Causal, Mask, TensorMask
 from transom.lens.attention.kv_history import KVHistory, KVSlice
@@ -136,7 +136,9 @@ def stitched_bias(steps: Sequence[Sight], keys: int) -> Bias | None:
 
 def same_formula(bias: Bias, other: Bias | None) -> bool:
     """Whether two biases follow from positions by the same numbers."""
-    return type(bias) is type(other) is not TensorBias and other is not None and torch.equal(bias.source, other.source)
+    if not isinstance(bias, HeadBias) or not isinstance(other, HeadBias) or type(bias) is not type(other):
+        return False
+    return torch.equal(bias.source, other.source)
 
 
 def bias_rows(step: Sight, keys: int) -> Float[Tensor, "#batch #heads rows keys"]:

@@ -6,23 +6,28 @@ with blocks, windows, random keys or the order of its queries. What comes of it 
 output that the model used.
 """
 
+import math
 import random
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from transom.lens.capture.call_state import CAPTURE, OwnWork, outside_model
 from transom.lens.capture.captured_attention import CapturedAttention
 from transom.lens.capture.eager_attention import HEADS, from_weights
 from transom.lens.capture.layer_kinds import projection_role, value_projections
+from transom.lens.capture.sparse_probe import Ask, SparseWeights, ask_sparse_weights
 from transom.lens.capture.weight_products import is_row_stochastic
 
-MOST_WEIGHTS = 2**26  # of one attention; more would take too long and too much memory
+DENSE_WEIGHTS = 2**20  # of one attention; beyond that only those that are not 0 are kept
 SIMPLE = Tensor | bool | int | float | str | None
 OTHER_VALUES = "some of its rows use values of their own, so they were compared when it ran"
 
@@ -140,52 +145,78 @@ def read_probe(probe: ValueProbe, heads: int, result: object) -> CapturedAttenti
     batch_axis = 0 if values[0].shape[0] == output.shape[0] else 1
     keys = sum(x.shape[1 - batch_axis] for x in values)
     shape = (output.shape[0], heads, output.shape[1], keys)
-    size = shape[0] * shape[1] * shape[2] * shape[3]
     if any(x.shape[batch_axis] != shape[0] for x in values):
         return "its values have another layout"
-    if size > MOST_WEIGHTS:
-        return f"its {shape[2]} × {shape[3]} weights are too many; watch a shorter text"
-    weights = torch.cat([*probed_weights(probe, values, batch_axis, shape)], dim=3)
-    return check_probed(weights, own, output, batch_axis)
-
-
-def probed_weights(
-    probe: ValueProbe, values: list[Tensor], batch_axis: int, shape: tuple[int, int, int, int]
-) -> Iterator[Tensor]:
-    """The weights (batch, heads, queries, keys) for as many keys at a time as a head is wide."""
-    heads, keys = shape[1], shape[3]
+    ask = partial(ask_with_values, probe, values, batch_axis, heads)
     width = values[0].shape[2] // heads
-    for first in range(0, keys, width):
-        count = min(width, keys - first)
-        ones = values[0].new_zeros((keys, heads, width))
-        ones[torch.arange(first, first + count), :, torch.arange(count)] = 1.0
-        parts = ones.flatten(1).split([x.shape[1 - batch_axis] for x in values])
-        probes = [part.unsqueeze(batch_axis).expand_as(x).contiguous() for part, x in zip(parts, values, strict=True)]
-        output = probe.run(probes).output
-        assert output is not None
-        yield output.unflatten(2, (heads, width)).transpose(1, 2)[..., :count]
+    if math.prod(shape) > DENSE_WEIGHTS:
+        found = ask_sparse_weights(ask, shape, width, values[0])
+    else:
+        found = ask_all_weights(ask, shape, width, values[0])
+    return found if isinstance(found, str) else check_probed(found, own, output, batch_axis)
 
 
-def check_probed(weights: Tensor, own: ModuleRun, output: Tensor, batch_axis: int) -> CapturedAttention | str:
+def ask_with_values(
+    probe: ValueProbe, values: list[Tensor], batch_axis: int, heads: int, ones: Float[Tensor, "keys any"]
+) -> Float[Tensor, "batch heads queries any"]:
+    """What the module gives for each head with these values; a head may be wider than they are."""
+    width, channels = values[0].shape[2] // heads, ones.shape[1]
+    wide = F.pad(ones, (0, width - channels))[:, None].expand(-1, heads, -1).flatten(1)
+    parts = wide.split([x.shape[1 - batch_axis] for x in values])
+    probes = [part.unsqueeze(batch_axis).expand_as(x).contiguous() for part, x in zip(parts, values, strict=True)]
+    output = probe.run(probes).output
+    assert output is not None
+    return output.unflatten(2, (heads, width)).transpose(1, 2)[..., :channels]
+
+
+@dataclass(frozen=True, eq=False)
+class DenseWeights:
+    """All weights (batch, heads, queries, keys)."""
+
+    weights: Tensor
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.weights.shape
+
+    @property
+    def is_row_stochastic(self) -> bool:
+        return is_row_stochastic(self.weights.contiguous(), one_key=True)
+
+    def multiply(self, V: Tensor) -> Tensor:
+        return self.weights.double() @ V.double()
+
+    def to_captured(self, V: Tensor, output: Tensor, unproved: str) -> CapturedAttention:
+        return from_weights(self.weights.clone(), V, output, unproved)
+
+
+def ask_all_weights(ask: Ask, shape: tuple[int, int, int, int], width: int, like: Tensor) -> DenseWeights:
+    """The weights for as many keys at a time as a head is wide."""
+    one_each = torch.eye(shape[3], dtype=like.dtype, device=like.device)
+    return DenseWeights(torch.cat([ask(ones) for ones in one_each.split(width, dim=1)], dim=3))
+
+
+def check_probed(
+    found: DenseWeights | SparseWeights, own: ModuleRun, output: Tensor, batch_axis: int
+) -> CapturedAttention | str:
     """The attention, if the weights are a softmax's and reproduce the output with the module's own values."""
-    heads = weights.shape[1]
+    heads, keys = found.shape[1], found.shape[3]
     rows = output.unflatten(2, (heads, -1)).transpose(1, 2).clone()
-    if not is_row_stochastic(weights.contiguous(), one_key=True):
+    if not found.is_row_stochastic:
         return "its rows do not sum to 1"
     fits = torch.zeros(rows.shape[:3], dtype=torch.bool, device=rows.device)
     sights = []
     for calls in own.values.values():
         joined = torch.cat([x.transpose(0, 1) if batch_axis else x for x in calls], dim=1)
         V = joined.unflatten(2, (heads, -1)).transpose(1, 2).clone()
-        if V.shape[2] != weights.shape[3]:
+        if V.shape[2] != keys:
             continue
         with outside_model():
-            expected = weights.double() @ V.double()
-            bound = 64 * torch.finfo(rows.dtype).eps * (weights.double() @ V.double().abs()).amax(dim=-1)
-            fits |= (expected - rows.double()).abs().amax(dim=-1) <= bound + 1e-12
+            bound = 64 * torch.finfo(rows.dtype).eps * found.multiply(V.abs()).amax(dim=-1)
+            fits |= (found.multiply(V) - rows.double()).abs().amax(dim=-1) <= bound + 1e-12
         sights.append((V, bool(fits.all())))
     if not bool(fits.all()):
         return "its output does not follow from its weights and values"
     V, alone = sights[0]
     with outside_model():
-        return from_weights(weights.clone(), V, rows, "" if alone else OTHER_VALUES)
+        return found.to_captured(V, rows, "" if alone else OTHER_VALUES)

@@ -10,6 +10,7 @@ from torch import Tensor
 from transom.equations.biases import Bias, DistanceBias, RelativeBias, TensorBias
 from transom.equations.edges import EdgeBox, EdgeMask
 from transom.equations.masks import AndMask, Causal, Mask, OrMask, Padding, SameDocument, SlidingWindow, TensorMask
+from transom.equations.sparse_bias import SparseBias
 from transom.kernels import to_four_axes
 from transom.lens.storage.tensor_file import check_dtype
 from transom.names import Misfit, format_shape
@@ -32,6 +33,7 @@ BIASES: Kinds = {
     "GivenBias": (TensorBias, {"source": "source"}),
     "DistanceBias": (DistanceBias, {"source": "source"}),
     "TableBias": (RelativeBias, {"source": "source"}),
+    "SparseBias": (SparseBias, {"source": "source", "keys": "keys", "ends": "ends"}),
 }
 DEEPEST = 50  # masks within masks
 
@@ -84,6 +86,11 @@ def bias_from_dict(data: object, load: Callable[[object], Tensor], shape: Shape)
     x = load(fields["source"])
     if bias_type is TensorBias:
         return TensorBias(check_dtype(to_four_axes("a bias", x, shape, x.device), torch.float32, 4))
+    if bias_type is SparseBias:
+        keys, ends = (check_dtype(load(fields[name]), torch.int64, 1) for name in ("keys", "ends"))
+        bias = SparseBias(check_dtype(x, torch.float32, 1), keys, ends)
+        bias.check(shape, x.device)
+        return bias
     x = check_dtype(x, torch.float32, 1 if bias_type is DistanceBias else 2)
     if bias_type is RelativeBias and x.shape[1] % 2 == 0:
         raise Misfit(f"a TableBias needs an odd number of distances, but it is {format_shape(x, 'heads distances')}")
