@@ -9,8 +9,10 @@ import typer
 
 from transom.cli.cli_io import AsJson, NamedModel, print_json, print_result, print_text, progress_bar
 from transom.cli.see_analysis import as_progress
+from transom.files.atomic_files import write_file
 from transom.files.untrusted_files import decode_utf8, read_bytes
 from transom.names import Misfit
+from transom.show.sources_page import SourcesAnswer, render_sources_page
 
 if TYPE_CHECKING:
     from transom.lens import Influence
@@ -38,11 +40,14 @@ def run(
     tokens: Annotated[int, typer.Option(min=1, help="Tokens of the answer, at most.")] = 16,
     refine: Annotated[int, typer.Option(min=0, help="Passages that are knocked out truly.")] = 8,
     samples: Annotated[int, typer.Option(min=0, help="Edges on which estimates are compared with knock-outs.")] = 16,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Save the coloured text as an HTML page.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer a question from texts, and rank their passages by what they changed in the answer.
 
     Example: transom sources --model out/writer/model --context a.txt --context b.txt --question "Who came?"
+
+    The text coloured: transom sources --model out/writer/model --context a.txt --question "Who came?" --html why.html
     """
     from transom.runner import load_text_model
 
@@ -54,6 +59,9 @@ def run(
     with progress_bar(min(refine, len(spans)), "passages") as advance:
         table = found.sources(spans, refine=refine, progress=as_progress(advance))
     agreement = found.agreement(samples)
+    if html is not None:
+        page = SourcesAnswer(loaded.name, question, answer, passages, list(table), table.note, agreement.summary())
+        write_file(html, render_sources_page(page).encode())
     if as_json:
         numbers = {"value": found.value, "agreement": agreement.to_dict()}
         print_json({"model": loaded.name, "question": question, "answer": answer, **table.to_dict(), **numbers})
