@@ -10,7 +10,7 @@ from architectures import BY_HAND, IDS, INTERFACE, MASK, SDPA  # noqa: E402
 import transom  # noqa: E402
 from transom import Misfit  # noqa: E402
 from transom.kernels import dispatch  # noqa: E402
-from transom.runner.hugging_face_attention import attend_for_hugging_face, split_mask  # noqa: E402
+from transom.runner.hugging_face_attention import OWN_CLASSES, attend_for_hugging_face, split_mask  # noqa: E402
 
 OWN_DISPATCH = {"Falcon"}  # its classes are listed by name, and the library refuses any other
 EXCHANGED = {
@@ -95,6 +95,41 @@ def test_a_model_that_computes_its_own_attention_is_refused(name):
         Misfit, match=r"exchanges the attention of a model, but \w+ computes its own; load the model with"
     ):
         architecture.build("transom")(**architecture.inputs)
+
+
+OWN = {
+    "Falcon": {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 3},
+    "GPTJ": {"n_embd": 24, "n_layer": 1, "n_head": 3, "rotary_dim": 4},
+    "GPTNeo": {"hidden_size": 24, "num_layers": 1, "num_heads": 3, "attention_types": [[["global"], 1]]},
+}
+
+
+@pytest.mark.parametrize("family", OWN)
+def test_a_model_with_classes_of_its_own_is_refused_in_words(family):
+    import transformers
+
+    transom.register_hugging_face_attention()
+    config = getattr(transformers, f"{family}Config")(
+        vocab_size=31, bos_token_id=None, eos_token_id=None, **OWN[family]
+    )
+    build = getattr(transformers, f"{family}ForCausalLM")._from_config
+    with pytest.raises(
+        Misfit, match=r"but \w+ has classes of its own for it; load the model with attn_implementation=\"e"
+    ):
+        build(config, attn_implementation="transom")
+    with torch.no_grad():
+        assert build(config, attn_implementation="eager").eval()(torch.arange(5)[None]).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("path", OWN_CLASSES)
+def test_every_table_of_classes_is_found(path):
+    import importlib
+
+    transom.register_hugging_face_attention()
+    code = importlib.import_module(f"transformers.models.{path}")
+    tables = [table for name, table in vars(code).items() if name.endswith("_ATTENTION_CLASSES")]
+    assert tables
+    assert all("transom" in table for table in tables)
 
 
 def test_what_it_cannot_do_is_an_error():

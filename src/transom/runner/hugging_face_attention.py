@@ -16,6 +16,18 @@ UNSUPPORTED = {
     "cu_seq_lens_q": "packed sequences without a mask",
     "block_mask": "a block mask",
 }
+# Models of transformers that choose their attention's class from a table of their own.
+OWN_CLASSES = (
+    "falcon.modeling_falcon",
+    "gptj.modeling_gptj",
+    "gpt_neo.modeling_gpt_neo",
+    "git.modeling_git",
+    "bark.modeling_bark",
+    "sam.modeling_sam",
+    "sam_hq.modeling_sam_hq",
+    "data2vec.modeling_data2vec_vision",
+    "superglue.modeling_superglue",
+)
 
 
 def register_hugging_face_attention() -> None:
@@ -25,6 +37,24 @@ def register_hugging_face_attention() -> None:
     library = import_transformers('attn_implementation="transom"')
     library.AttentionInterface.register(NAME, attend_for_hugging_face)
     library.AttentionMaskInterface.register(NAME, make_mask)
+    for path in OWN_CLASSES:
+        folder, _, file = path.partition(".")
+        family = getattr(library.models, folder, None)
+        refuse_own_classes(folder, getattr(family, file, None))
+
+
+def refuse_own_classes(model_type: str, code: object) -> None:
+    """Make the tables of attention classes in a model's code answer to the name with an error that says what to do."""
+
+    def refuse(*arguments: object, **settings: object) -> None:
+        raise Misfit(
+            f'attn_implementation="transom" exchanges the attention of a model, but {model_type} has classes of its own'
+            ' for it; load the model with attn_implementation="eager", which transom.watch sees too'
+        )
+
+    for name, table in vars(code).items() if code is not None else ():
+        if name.endswith("_ATTENTION_CLASSES") and isinstance(table, dict):
+            table.setdefault(NAME, refuse)
 
 
 def make_mask(*sizes: Any, config: Any = None, **settings: Any) -> "Tensor | None":
