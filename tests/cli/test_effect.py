@@ -71,7 +71,7 @@ def test_sources_are_passages_of_the_prompt(model_folder, capsys, tmp_path):
     text = answer(capsys, *asked, "--html", tmp_path / "why.html")
     assert "estimates beside 4 true knock-outs" in text.splitlines()[-1]
     page = (tmp_path / "why.html").read_text(encoding="utf-8")
-    assert page.index('<p class="text">the cat sat</p>') < page.index('<p class="text">on the mat</p>')
+    assert page.index('<p class="text">the cat sat</p>') < page.index('<p class="text">a mat</p>')
     for row in told["rows"]:
         assert f"change {row['change']:+.4f}; estimate {row['estimate']:+.4f}; mass {row['mass']:.4f}" in page
     assert "Estimates beside 4 true knock-outs" in page

@@ -56,7 +56,7 @@ def render_sources_page(found: SourcesAnswer) -> str:
     scale = fit_scale([best_known(row) for row in found.rows], "diverging")
     style = STYLE + PAGE + SOURCES_STYLE + colour_rules(found.rows, scale)
     policy = f"default-src 'none'; style-src {csp_hash(style)}; base-uri 'none'; form-action 'none'"
-    title = f"What made the answer: {shorten(found.question)}"
+    title = f"What made the answer: {cut_text(found.question)}"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
@@ -154,7 +154,7 @@ def to_text(text: str) -> str:
     return escape(escape_controls(text))
 
 
-def shorten(text: str) -> str:
+def cut_text(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
