@@ -1,5 +1,6 @@
 """The stage in a real browser: the whole model, in and out, the story, knock-outs, narrow, without motion."""
 
+import itertools
 import re
 
 import pytest
@@ -18,6 +19,10 @@ def show_stage(page, text=SENTENCE):
     page.wait_for_function("before => new URLSearchParams(location.hash.slice(1)).get('run') !== before", arg=before)
     page.wait_for_selector(".stage-bars .chosen")
     return fetch_json(page, f"/api/runs/{address_fields(page)['run']}")
+
+
+def layer_name(run, index):
+    return run["attentions"][index]["name"]
 
 
 def wait_level(page, level):
@@ -167,6 +172,13 @@ def test_a_narrow_page_runs_downwards_and_fits(page):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.locator(".block-button.whole").first.click()
     wait_level(page, 2)
+    page.keyboard.press("Escape")
+    wait_level(page, 1)
+    boxes = [one.bounding_box() for one in page.locator(".stage-token.source").all()]
+    places = sorted(box["x"] for box in boxes)
+    assert min(after - before for before, after in itertools.pairwise(places)) >= 12, "labels do not overlap"
+    page.locator(".block-button.whole").first.click()
+    wait_level(page, 2)
     smallest = page.evaluate(
         "Math.min(...[...document.querySelectorAll('.head-card')].map((one) => one.getBoundingClientRect().width))"
     )
@@ -283,6 +295,9 @@ def test_an_arrow_is_taken_out_inside_a_head_and_the_chosen_token_is_told_of(pag
         [run["run"], cross],
     )
     wait_level(page, 3)
+    heads = fetch_json(page, f"/api/runs/{run['run']}/heads")["heads"]
+    does = next(one["description"] for one in heads if (one["layer"], one["head"]) == (layer_name(run, cross), 0))
+    expect(page.locator(".reading")).to_contain_text(f"In this text the head {does}.")
     with page.expect_response(re.compile("/knock_out$")) as response:
         page.get_by_role("button", name="Take out").click()
     (edge,) = response.value.request.post_data_json["edges"]

@@ -86,6 +86,10 @@ class ArrowsView extends HTMLElement {
     const focused = this.picture.querySelector(":focus")?.id;
     this.picture.replaceChildren(this.svg);
     this.show();
+    const isCut = this.picture.scrollWidth > this.picture.clientWidth + 4;
+    if (isCut) this.legend.prepend("Scroll the picture sideways for more tokens. ");
+    this.picture.tabIndex = isCut ? 0 : -1;
+    if (isCut && this.row !== null) this.picture.scrollLeft = this.placeOf(this.row) - this.picture.clientWidth / 2;
     if (focused) this.focusWord(...focused.split("-"));
   }
 
@@ -117,6 +121,12 @@ class ArrowsView extends HTMLElement {
   describeWord(side, index) {
     if (side === "from") return `${this.rowName(index)}, looks`;
     return this.row !== null ? this.edgeName(this.row, index) : `${displayToken(this.data.keys[index])}, looked at`;
+  }
+
+  // Where a row's word stands in the picture, in pixels from its left edge.
+  placeOf(row) {
+    const word = this.picture.querySelector(`#from-${row}`).getBoundingClientRect();
+    return word.left - this.svg.getBoundingClientRect().left + word.width / 2;
   }
 
   focusWord(side, index) {

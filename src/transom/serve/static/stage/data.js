@@ -4,6 +4,7 @@ import { get, getBytes } from "../api.js";
 
 const ATTENTIONS_AT_ONCE = 4; // of a long text: thumbnails come a few attentions at a time
 const LONG = 512; // tokens
+const MANY_WEIGHTS = 2 ** 25; // in a run: beyond them measuring every head takes long
 
 export class StageData {
   // `onChange` is called whenever something has come.
@@ -51,6 +52,15 @@ export class StageData {
   meanWeights() {
     const fields = this.window;
     return this.ask(`weights ${Object.values(fields)}`, () => this.get("mean_weights", fields));
+  }
+
+  // What a head does, in words, by its weights; null where that is not known, or would take long.
+  description(attention, head) {
+    const weights = this.run.attentions.reduce((sum, one) => sum + one.heads * one.queries * one.keys, 0);
+    if (weights > MANY_WEIGHTS) return null;
+    const layer = this.run.attentions[attention].name;
+    const found = this.ask("heads", () => this.get("heads"));
+    return found?.heads.find((one) => one.layer === layer && one.head === head)?.description ?? null;
   }
 
   residual() {

@@ -133,9 +133,15 @@ export class HeadLevel {
       );
       return opener(label, () => this.stage.open({ level: 4, row: q }), back, name, ...cells.flat());
     });
-    const note = text(x + w, y + h + 20, "the row’s token reads the column’s; the area is the weight", "note", {
-      "text-anchor": "end",
-    });
+    const note = text(
+      x + w,
+      y + h + 20,
+      w < 300 ? "rows read columns; area = weight" : "the row’s token reads the column’s; the area is the weight",
+      "note",
+      {
+        "text-anchor": "end",
+      },
+    );
     return [...heads, ...this.rowGroups, note];
   }
 

@@ -6,9 +6,10 @@ const LARGEST_GAP = 30; // between rails
 const GUTTER = 8; // between blocks
 const LABEL = 24; // for the name of a block
 const PANES_SHARE = { few: 0.46, many: 0.37 }; // of a lane, for its heads: beside few or many tokens
+const TALL_SHARE = 0.25; // on a narrow screen tokens need the room more
 const FEW = 7; // tokens
 const WIDE = { enter: 104, leave: 196, turn: 44, top: 26 };
-const TALL = { enter: 78, leave: 210, turn: 30, top: 6 };
+const TALL = { enter: 98, leave: 210, turn: 30, top: 6 };
 const NEXT = { room: 104, from: 760 }; // for what each token predicts at the end of its rail, where there is room
 const FEED_FORWARD = 0.16; // of a block's length
 
@@ -69,10 +70,11 @@ function panesHeight(lane, length, room) {
 }
 
 // One lane between two places across the stage; `below` puts its heads under the rails.
-function laneLayout(lane, { start, room, below, window, from, to, top }) {
+function laneLayout(lane, { start, room, below, window, from, to, top, tall }) {
   const foot = below && top ? LABEL : 0; // the names of the blocks stand under the heads
   const length = lane.blocks.length ? (to - from) / lane.blocks.length : 0;
-  const panesRoom = panesHeight(lane, length, (room - top - foot) * PANES_SHARE[window.count > FEW ? "many" : "few"]);
+  const share = tall ? TALL_SHARE : PANES_SHARE[window.count > FEW ? "many" : "few"];
+  const panesRoom = panesHeight(lane, length, (room - top - foot) * share);
   const railRoom = room - top - foot - panesRoom - 16;
   const panesAt = below ? start + top + railRoom + 16 : start + top;
   const railsAt = below ? start + top : start + top + panesRoom + 16;
@@ -106,7 +108,7 @@ export function layoutModel(shape, { width, height, tall, windows }) {
     const [start, room] = !isPair ? [0, across] : below ? [0.54 * across, 0.46 * across] : [0, 0.42 * across];
     const to = !isPair || below ? end : tall ? end - 24 : length - 110;
     const top = below ? (tall ? 0 : 4) : sizes.top;
-    return laneLayout(lane, { start, room, below, window: windows[lane.side], from: sizes.enter, to, top });
+    return laneLayout(lane, { start, room, below, window: windows[lane.side], from: sizes.enter, to, top, tall });
   });
   const memory = isPair ? memoryLayout(lanes[0], 0.43 * across, 0.11 * across) : null;
   const bars = barsLayout(lanes.at(-1), { width, tall, end: end + next });

@@ -64,9 +64,11 @@ function head(stage) {
   const { now, run } = stage;
   const title = headName(now.attention, now.head, run);
   const found = stage.level?.found;
+  if (!found?.weights && !stage.level?.isLong) return { title, say: [], act: "" };
   if (!found?.weights) {
     return { title, say: ["Every weight of it, to zoom into."], act: "Zoom in to read single weights." };
   }
+  const does = stage.data.description(now.attention, now.head);
   const index = stage.level.row;
   const key = largest(found.weights[index]);
   const reads = `“${wordAt(found.rows, index)}” gives “${wordAt(found.keys, key)}” ${
@@ -75,7 +77,7 @@ function head(stage) {
   const worth = worthSentence(worthOf(stage, now.attention, now.head));
   return {
     title,
-    say: [reads, ...(worth ? [worth] : [])],
+    say: [...(does ? [`In this text the head ${does}.`] : []), reads, ...(worth ? [worth] : [])],
     act: "Choose a row of the matrix to see how it came about.",
   };
 }

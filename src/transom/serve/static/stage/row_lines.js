@@ -29,9 +29,7 @@ export function keyLine(level, key, i) {
 
 // Where the figure of a line stands and the bar under it: closer together where many lines share the room.
 const figurePlace = (high) =>
-  high < 30
-    ? { figure: 1, bar: 3, thick: 5, kind: "figure close" }
-    : { figure: -2, bar: 5, thick: 8, kind: "figure" };
+  high < 30 ? { figure: 1, bar: 3, thick: 5, kind: "figure close" } : { figure: -2, bar: 5, thick: 8, kind: "figure" };
 
 // The key as a vector, its products with the query, and what they add up to.
 function scoreParts({ at, high, most, found, sides }, key, y) {

@@ -1,10 +1,11 @@
 // The scenes of the story: each has its place on the stage, one sentence with this run's numbers, one thing to do.
 
+import { headName } from "../attention_names.js";
 import { button, make } from "../dom.js";
 import { formatNumber, formatPercent, wordOf } from "../token_text.js";
 import { at, queryMeetsKeys, quote, softmax, values } from "./scenes_of_a_row.js";
 import { previousTokenScores, storyHead } from "./story_head.js";
-import { placeOf, sidesOf } from "./shape.js";
+import { sidesOf } from "./shape.js";
 
 const words = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve"];
 
@@ -108,7 +109,6 @@ function takeOut(stage, head) {
   const { run, shape } = stage;
   const sides = sidesOf(shape, head.attention);
   const found = stage.data.row(head.attention, head.head, head.row)?.keys.find((one) => one.key === head.key);
-  const place = placeOf(shape, head.attention);
   const [row, key] = [sides.rows.tokens[head.row], sides.keys.tokens[head.key]];
   const edge = [{ layer: run.attentions[head.attention].name, head: head.head, query: head.row, key: head.key }];
   return {
@@ -119,7 +119,7 @@ function takeOut(stage, head) {
         token: shape.predicts && sides.rows === shape.last ? head.row : null,
       }),
     sentence: () =>
-      `In ${place.block.label}, head ${head.head}, ${quote(row)} reads ${quote(key)}: ${
+      `In ${headName(head.attention, head.head, run)}, ${quote(row)} reads ${quote(key)}: ${
         found ? formatNumber(found.weight, 3) : "…"
       }. Did it matter?`,
     task: run.model

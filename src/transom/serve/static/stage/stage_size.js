@@ -6,7 +6,7 @@ import { validPlace } from "./place.js";
 import { windowOf } from "./shape.js";
 
 const NARROW = 640; // pixels: below, depth runs downwards
-const RAILS = { wide: 16, pair: 12, narrow: 9 };
+const RAILS = { wide: 16, pair: 12, narrow: 7 };
 const INNER_HEIGHT = 560; // of inner levels on a narrow screen
 const [FEW, MANY] = [7, 10]; // tokens of a lane beside another one: with more, the stage is higher
 const BELOW = 20; // pixels under the stage
