@@ -276,6 +276,7 @@ def test_one_token_is_chosen_in_all_views(page):
     expect(page.locator(".head-level .opener.now")).to_have_attribute("aria-label", re.compile(f"^row 3, {read}"))
     page.click("#tab-see")
     page.wait_for_selector("#from-3[aria-pressed=true]")
+    expect(page.locator(".head-words")).to_contain_text("In this text the head ")
     expect(page.locator("transom-text-form .hint").last).to_contain_text(f"“{read}” → predicts “{written}”")
     page.click("#from-2")
     page.click("#tab-walk")

@@ -97,3 +97,15 @@ export function listenToDrawing(svg, { onArrow, onWord, onKey }) {
     if (word) onKey(event, word[0], Number(word[1]));
   });
 }
+
+// A drawing that is wider than its frame shows the chosen row first; whether it is, is the answer.
+export function scrollToRow(frame, row) {
+  const isCut = frame.scrollWidth > frame.clientWidth + 4;
+  frame.tabIndex = isCut ? 0 : -1;
+  const word = isCut && row !== null ? frame.querySelector(`#from-${row}`) : null;
+  if (word) {
+    const [box, start] = [word.getBoundingClientRect(), frame.firstElementChild.getBoundingClientRect().left];
+    frame.scrollLeft = box.left - start + box.width / 2 - frame.clientWidth / 2;
+  }
+  return isCut;
+}

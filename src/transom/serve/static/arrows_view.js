@@ -2,11 +2,21 @@
 
 import { get, getText } from "./api.js";
 import { headName } from "./attention_names.js";
-import { describeDrawing, listenToDrawing, markChoice, parseDrawing } from "./arrows_drawing.js";
+import { describeDrawing, listenToDrawing, markChoice, parseDrawing, scrollToRow } from "./arrows_drawing.js";
 import { card, hint, make, row as rowOf, term } from "./dom.js";
 import { EdgeEffects } from "./edge_effects.js";
+import { describeHead } from "./head_words.js";
 import { RowPlayer } from "./row_player.js";
-import { announce, chosenRow, currentAttention, nextToken, NOTHING_CHOSEN, state, withErrors } from "./state.js";
+import {
+  announce,
+  chosenRow,
+  currentAttention,
+  nextToken,
+  NOTHING_CHOSEN,
+  session,
+  state,
+  withErrors,
+} from "./state.js";
 import { displayToken, formatNumber, rowName, tokenLegend } from "./token_text.js";
 
 const MOST_TOKENS = 64; // of each side
@@ -23,6 +33,7 @@ class ArrowsView extends HTMLElement {
     this.legend = hint();
     this.heading = make("h2");
     this.proof = hint();
+    this.words = make("p", { class: "head-words" });
     this.player = new RowPlayer(this);
     this.effects = new EdgeEffects();
     const help = hint(
@@ -32,7 +43,7 @@ class ArrowsView extends HTMLElement {
     );
     this.picture.append(hint("Reading this head …"));
     this.replaceChildren(
-      card(this.heading, help, this.picture, rowOf(this.player.element, this.legend), this.proof),
+      card(this.heading, this.words, help, this.picture, rowOf(this.player.element, this.legend), this.proof),
       this.effects.element,
     );
     document.addEventListener("keydown", this.onEscape);
@@ -75,6 +86,7 @@ class ArrowsView extends HTMLElement {
     this.svg = parseDrawing(drawing);
     this.heading.textContent = `Arrows of ${headName(attention.index, state.now.head)}`;
     this.proof.textContent = attention.receipt.holds ? PROOF : `The check failed: receipt ${attention.receipt.said}`;
+    this.showWords(attention);
     this.proof.title = `receipt ${attention.receipt.said}`;
     describeDrawing(this.svg, this.heading.textContent, data);
     listenToDrawing(this.svg, {
@@ -86,11 +98,18 @@ class ArrowsView extends HTMLElement {
     const focused = this.picture.querySelector(":focus")?.id;
     this.picture.replaceChildren(this.svg);
     this.show();
-    const isCut = this.picture.scrollWidth > this.picture.clientWidth + 4;
-    if (isCut) this.legend.prepend("Scroll the picture sideways for more tokens. ");
-    this.picture.tabIndex = isCut ? 0 : -1;
-    if (isCut && this.row !== null) this.picture.scrollLeft = this.placeOf(this.row) - this.picture.clientWidth / 2;
+    if (scrollToRow(this.picture, this.row)) this.legend.prepend("Scroll the picture sideways for more tokens. ");
     if (focused) this.focusWord(...focused.split("-"));
+  }
+
+  // What the head does, as soon as that is known.
+  async showWords({ index }) {
+    const { run, head } = state.now;
+    this.words.textContent = "";
+    const words = await describeHead(session.run, index, head);
+    if (state.now.run === run && state.now.attention === index && state.now.head === head) {
+      this.words.textContent = words ?? "";
+    }
   }
 
   show() {
@@ -121,12 +140,6 @@ class ArrowsView extends HTMLElement {
   describeWord(side, index) {
     if (side === "from") return `${this.rowName(index)}, looks`;
     return this.row !== null ? this.edgeName(this.row, index) : `${displayToken(this.data.keys[index])}, looked at`;
-  }
-
-  // Where a row's word stands in the picture, in pixels from its left edge.
-  placeOf(row) {
-    const word = this.picture.querySelector(`#from-${row}`).getBoundingClientRect();
-    return word.left - this.svg.getBoundingClientRect().left + word.width / 2;
   }
 
   focusWord(side, index) {

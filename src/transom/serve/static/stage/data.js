@@ -1,10 +1,10 @@
 // What the stage shows of a run, asked for once and kept: thumbnails, mean weights, sizes, influence, rows.
 
 import { get, getBytes } from "../api.js";
+import { describeHead } from "../head_words.js";
 
 const ATTENTIONS_AT_ONCE = 4; // of a long text: thumbnails come a few attentions at a time
 const LONG = 512; // tokens
-const MANY_WEIGHTS = 2 ** 25; // in a run: beyond them measuring every head takes long
 
 export class StageData {
   // `onChange` is called whenever something has come.
@@ -54,13 +54,9 @@ export class StageData {
     return this.ask(`weights ${Object.values(fields)}`, () => this.get("mean_weights", fields));
   }
 
-  // What a head does, in words, by its weights; null where that is not known, or would take long.
+  // What a head does, in a sentence; null where none is known.
   description(attention, head) {
-    const weights = this.run.attentions.reduce((sum, one) => sum + one.heads * one.queries * one.keys, 0);
-    if (weights > MANY_WEIGHTS) return null;
-    const layer = this.run.attentions[attention].name;
-    const found = this.ask("heads", () => this.get("heads"));
-    return found?.heads.find((one) => one.layer === layer && one.head === head)?.description ?? null;
+    return this.ask(`words ${attention} ${head}`, () => describeHead(this.run, attention, head)) ?? null;
   }
 
   residual() {

@@ -32,6 +32,11 @@ export class FlowStrengths {
     return this.mean?.[index]?.[row]?.[key] ?? 0;
   }
 
+  // Whether an edge makes the next token less likely; known only where influence is shown.
+  edgeHinders(index, row, key) {
+    return this.byInfluence && this.peek?.index !== index && this.influence.edges[index]?.[row]?.[key] > 0;
+  }
+
   // Whether a head makes the next token less likely.
   hinders(index, head) {
     return this.influence?.by === "influence" && this.influence.heads[index]?.[head] > 0;

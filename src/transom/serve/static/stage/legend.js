@@ -12,7 +12,7 @@ export function legend({ data, now, run }) {
     ? [["pane", "a head; its light is being computed …"]]
     : [["pane", `a head that helps ${next}: the brighter, the more`], ["pane hinders", `a head that hinders ${next}`]];
   const ribbon = now.by === "influence" && influence?.edges
-    ? "what mattered, all heads together"
+    ? "what mattered, all heads together; violet hinders"
     : "what a token reads, the mean of the heads";
   const items = [
     ...light,

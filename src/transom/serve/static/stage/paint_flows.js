@@ -54,6 +54,7 @@ function collectOf(scene, lane, part, found) {
         side: lane.side,
         isCross,
         widest,
+        hinders: scene.strengths.edgeHinders(part.index, i, j),
       });
     }
   }
@@ -62,14 +63,15 @@ function collectOf(scene, lane, part, found) {
 export function paintRibbons(pen, scene, ribbons) {
   const { layout, colours, fronts, peek } = scene;
   pen.lineCap = "butt";
-  for (const { from, to, strength, state, part, side, isCross, widest } of ribbons) {
+  for (const { from, to, strength, state, part, side, isCross, widest, hinders } of ribbons) {
     if (state !== "past" && fronts[side] < to[0]) continue;
     const isPeeked = peek?.index === part.index;
     const isCrowded = to[0] - from[0] < CROWDED;
     const dim = peek && !isPeeked ? 0.2 : state === "past" ? (isCrowded && !isPeeked ? 0.08 : 0.35) : 1;
     pen.globalAlpha = Math.min(1, (0.12 + 0.75 * strength ** 0.8) * dim);
     pen.lineWidth = 0.6 + Math.min(1, strength) * widest;
-    pen.strokeStyle = isCross ? crossInk(pen, layout, from, to, colours) : colourOf(colours, side);
+    const ink = isCross ? crossInk(pen, layout, from, to, colours) : colourOf(colours, side);
+    pen.strokeStyle = hinders ? colours.hinders : ink;
     curve(pen, layout, from, to, isCross ? 0.6 : 0.5);
     pen.stroke();
   }

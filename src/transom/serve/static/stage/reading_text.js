@@ -77,7 +77,7 @@ function head(stage) {
   const worth = worthSentence(worthOf(stage, now.attention, now.head));
   return {
     title,
-    say: [...(does ? [`In this text the head ${does}.`] : []), reads, ...(worth ? [worth] : [])],
+    say: [...(does ? [does] : []), reads, ...(worth ? [worth] : [])],
     act: "Choose a row of the matrix to see how it came about.",
   };
 }
