@@ -18,8 +18,8 @@ from bench.planted_facts import place_of
 from transom.models import Decoder, DecoderConfig
 
 KEYS, VALUES, NOISE, PAIRS = 16, 16, 32, 4
-STAGES = [(16, 128, 400), (64, 64, 300), (256, 16, 150), (1024, 4, 80)]  # tokens, texts at once, updates
-RATE = 5e-3
+STAGES = [(16, 64, 300), (64, 64, 150), (256, 16, 100), (1024, 4, 80)]  # tokens, texts at once, updates
+RATE, WARM_UP = 3e-3, 50
 PASSAGE, REFINE = 50, 4  # tokens of a passage; passages that are knocked out truly
 
 
@@ -60,7 +60,8 @@ def train_copier(seed: int) -> Decoder:
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
     for length, count, updates in STAGES:
         losses = []
-        for _ in range(updates):
+        for update in range(updates):
+            optimizer.param_groups[0]["lr"] = RATE * min(1.0, (update + 1) / WARM_UP)
             tokens, values, _ = draw_texts(count, length, draws)
             loss = F.cross_entropy(model.logits(model.hidden(tokens)[:, -1]), values)
             optimizer.zero_grad()

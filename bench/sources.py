@@ -25,7 +25,7 @@ from transom.cli.sources import explain_answer
 from transom.runner import TextModel, load_text_model
 
 LENGTHS, TEXTS = [500, 1000, 2000, 4000, 8000], [6, 4, 3, 2, 2]
-COPIER_LENGTHS, COPIER_TEXTS = [1000, 2000, 4000, 8000, 16_000], [8, 8, 8, 8, 8]
+COPIER_LENGTHS, COPIER_TEXTS = [1000, 2000, 4000, 8000, 16_000], [4, 4, 4, 4, 4]
 ANSWER = 4  # tokens: a word, and what follows it
 AROUND = 60  # tokens of the question and the answer
 SEED = 0
