@@ -10,7 +10,8 @@ Heads: all ranked at once, beside a knock-out of each, and the time of that besi
 """
 
 import argparse
-from functools import partial
+import math
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ SHAPE, LONG = (1, 12, 8192, 64), 32_768
 UPDATES, LENGTH = 300, 64
 
 
+@cache
 def train_writer() -> tuple[nn.Module, Tensor]:
     """A writer of characters, trained on the pages of docs/, and a line of a page that it has not seen."""
     torch.manual_seed(0)
@@ -66,12 +68,16 @@ def explain_folder(folder: Path, text: str, how: Any) -> Influence:
     return transom.influence(model.model, model.make_inputs(encoded.ids, encoded.target_ids or None), output, how=how)
 
 
+def explain_writer(how: Any) -> Influence:
+    model, tokens = train_writer()
+    return transom.influence(model, tokens, how=how)
+
+
 def agreement(folders: list[Path], samples: int) -> list[dict[str, Any]]:
-    writer, tokens = train_writer()
     runs: dict[str, Any] = {
         "the embedded translator": partial(explain_folder, embedded_folder(), SOURCE),
-        f"a writer of characters, {UPDATES} updates": lambda how: transom.influence(writer, tokens, how=how),
         **{folder.name: partial(explain_folder, folder, TEXT) for folder in folders},
+        f"a writer of characters, {UPDATES} updates": explain_writer,
     }
     rows = []
     for name, explain in runs.items():
@@ -86,6 +92,7 @@ def agreement(folders: list[Path], samples: int) -> list[dict[str, Any]]:
             told = found.to_dict()
             some = {name: told[name] for name in ("small_steps", "pearson_of_small_steps", "worst")}
             rows.append({**row, "top_ten_in_twenty": found.top_found, **some})
+            note(f"Pearson {found.pearson:.3f}, of small steps {found.pearson_of_small_steps or math.nan:.3f}")
     return rows
 
 

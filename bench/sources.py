@@ -4,7 +4,7 @@ planted        a fact is planted at a random place of a text, and a decoder is a
                answers rightly: has the planted passage the largest estimate of `found.sources`, and the largest true
                change of those that were knocked out?
 copier         the same of a small model that is trained here to find a value by its key (see copier.py)
-context-cite   passages of ContextCite and of Transom, judged by ablation (see context_cite.py)
+context-cite   passages of ContextCite and of Transom, judged by ablation (see beside_context_cite.py)
 
     python -m bench.sources --model FOLDER [--lengths 500,1000 …] [--texts 4,4 …] [--refine 4] [--json]
     python -m bench.sources --only copier [--lengths 1000,16000] [--texts 4,2] [--json]
@@ -91,7 +91,7 @@ def main() -> None:
         parser.error("--model FOLDER is missing: a decoder to ask")
     result: dict[str, Any] = {"machine": machine_info()}
     if options.only == "context-cite":
-        from bench.context_cite import compare_sources, comparison_table
+        from bench.beside_context_cite import compare_sources, comparison_table
 
         result |= compare_sources(options.model, (options.texts or [5])[0])
         return print_answer(options, result, comparison_table(result))

@@ -8,7 +8,7 @@ import torch
 
 planted_facts = pytest.importorskip("bench.planted_facts", reason="the bench is beside the tests, in the repository")
 copier = import_module("bench.copier")
-context_cite = import_module("bench.context_cite")
+context_cite = import_module("bench.beside_context_cite")
 
 from transom.lens.attribution.influence_table import InfluenceTable, SourceInfluence  # noqa: E402
 

@@ -1,6 +1,6 @@
 """ContextCite's attributions of a response to given passages, in an interpreter that has it.
 
-    python -m bench.peers.context_cite_sources '"model folder"' '[{"passages": ["…"], "question": "…"}]' '16'
+    python -m bench.peers.context_cite_sources '"model folder"' '[{"passages": ["…"], "question": "…"}]' '16' '2'
 
 prints for each text the prompt and the response, the score of each passage, and the time; then the peak of memory.
 """
@@ -29,7 +29,7 @@ def attribute(citer: Any) -> dict[str, Any]:
     }
 
 
-def main(folder: str, texts: list[dict[str, Any]], new_tokens: int) -> None:
+def main(folder: str, texts: list[dict[str, Any]], new_tokens: int, threads: int) -> None:
     import torch
     from context_cite import ContextCiter  # pyright: ignore[reportMissingImports]
     from context_cite.context_partitioner import BaseContextPartitioner  # pyright: ignore[reportMissingImports]
@@ -55,7 +55,7 @@ def main(folder: str, texts: list[dict[str, Any]], new_tokens: int) -> None:
             chosen = [True] * len(self.passages) if mask is None else mask
             return "\n\n".join(one for one, keep in zip(self.passages, chosen, strict=True) if keep)
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     torch.manual_seed(0)
     answers = []
     for text in texts:
