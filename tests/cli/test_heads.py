@@ -291,3 +291,46 @@ def test_impossible_sums_are_refused(sums, message, tmp_path, heads_error):
     assert heads_error("--merge", path) == (
         f"{path} should hold the sums of transom heads, but it cannot be read ({message}); name another file"
     )
+
+
+@pytest.mark.parametrize("kind", ["decoder", "both"])
+def test_influence_is_what_the_texts_would_lose_to_first_order(home, heads, kind):
+    """Beside the derivative of the log-probability by a factor on each head's output, in float64."""
+    folder = home / kind
+    table = json.loads(heads("--model", folder, "--lines", home / "a.txt", "--influence", "--json"))
+    model, expected, tokens = load_text_model(str(folder)), {}, 0
+    model.model.double()
+    lines = [line for line in (home / "a.txt").read_text().splitlines() if line.strip()]
+    for line in lines:
+        for ids in model.encode_pieces(line, 1024):
+            encoded = model.prepare_inputs(ids)
+            after = (encoded.target_ids or encoded.ids)[1:]
+            tokens += len(after)
+            for head in table["heads"] if after else ():
+                key = (head["layer"], head["head"])
+                expected[key] = expected.get(key, 0.0) + abs(slope(model, encoded, after, *key))
+    for head in table["heads"]:
+        assert head["influence"] == pytest.approx(expected[head["layer"], head["head"]] / tokens, rel=1e-3, abs=1e-5)
+        assert head["rows"]["influence"] == tokens
+    assert max(head["influence"] for head in table["heads"]) > 0.0
+
+
+def slope(model, encoded, after, layer, head):
+    """The derivative of the log-probability by the size of one head's output, by a central difference."""
+    attention = model.model.get_submodule(layer)
+    width = attention.W_O.weight.shape[1] // attention.heads
+    step, found = 1e-4, []
+    for factor in (1.0 + step, 1.0 - step):
+        scale = torch.ones(attention.W_O.weight.shape[1], dtype=torch.float64)
+        scale[head * width : (head + 1) * width] = factor
+        hook = attention.W_O.register_forward_pre_hook(lambda _, args, scale=scale: (args[0] * scale,))
+        with torch.no_grad():
+            logs = model.run(encoded)[0].double().log_softmax(dim=-1)
+        hook.remove()
+        found.append(float(logs[range(len(after)), after].sum()))
+    return (found[0] - found[1]) / (2 * step)
+
+
+def test_an_encoder_writes_nothing_to_lose(home, model_folder, heads_error):
+    folder = model_folder("transom", "encoder")
+    assert heads_error("--model", folder, home / "a.txt", "--influence").endswith("is an encoder; leave it out")

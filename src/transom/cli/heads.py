@@ -49,6 +49,7 @@ class HeadsRequest:
     out: Path | None
     save_every: float
     sort: str | None
+    influence: bool = False
 
     def part(self, rank: int = 0, processes: int = 1) -> CorpusPart:
         """The share of the texts that one process measures; an error if there is no text."""
@@ -68,6 +69,9 @@ def run(
     measures: Annotated[
         list[str] | None, typer.Option("--measure", metavar="MEASURE", help="Only this measure; can be repeated.")
     ] = None,
+    influence: Annotated[
+        bool, typer.Option("--influence", help="Also what the text would lose without each head, by a backward pass.")
+    ] = False,
     longest: Annotated[
         int, typer.Option(min=1, help="Longer documents are split into pieces of so many tokens.")
     ] = 1024,
@@ -85,6 +89,8 @@ def run(
 
     Example: transom heads --text book.txt --sort previous --most 5
 
+    What each head is worth to the text: transom heads --text book.txt --influence --sort influence --most 5
+
     If it is stopped, the same command resumes from --out. On several processes: torchrun --nproc-per-node 2 -m transom
     heads --text FILES --out sums.json
     """
@@ -96,7 +102,8 @@ def run(
         sums = merge_files([*merge, *(files or [])], out)
     else:
         texts = [*(text or []), *(files or [])]
-        sums = measure_or_exit(HeadsRequest(texts, model, lines, measures, longest, out, save_every, sort))
+        options = (longest, out, save_every, sort, influence)
+        sums = measure_or_exit(HeadsRequest(texts, model, lines, measures, *options))
     if sums is not None:
         print_table(sums, sort, most, "csv" if as_csv else "json" if as_json else "text")
 
@@ -131,12 +138,14 @@ def merge_files(paths: list[Path], out: Path | None) -> HeadSumsFile:
 
 def measure_texts(request: HeadsRequest) -> HeadSumsFile | None:
     """The sums over the texts; None for a process that does not lead."""
+    from transom.lens.metrics.head_influence import INFLUENCE
     from transom.lens.metrics.head_measures import HEADS
     from transom.lens.metrics.heads import check_measures
     from transom.runner import load_text_model
     from transom.training.distributed import join_world, read_torchrun_env
 
     measures = check_measures(request.measures) if request.measures else list(HEADS)
+    measures += [INFLUENCE] if request.influence else []
     if request.sort is not None and request.sort not in measures:  # an error before the work, not after it
         raise Misfit(f"--sort takes one of the measures, but got {request.sort!r}; {suggest(request.sort, measures)}")
     processes = read_torchrun_env(os.environ)[1]
@@ -144,6 +153,8 @@ def measure_texts(request: HeadsRequest) -> HeadSumsFile | None:
         raise Misfit(f"{processes} processes join their sums through a file, but there is none; give --out sums.json")
     request.part()  # missing texts are an error before a model is loaded
     model = load_text_model(request.model)
+    if request.influence and model.kind == "encoder":
+        raise Misfit(f"--influence is on the tokens that a model writes, but {model.name} is an encoder; leave it out")
     with join_world(seconds=PATIENCE) as world:
         if processes == 1:
             return measure_part(request, model, measures, request.out, world)

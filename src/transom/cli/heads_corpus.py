@@ -207,15 +207,20 @@ def measure_piece(model: TextModel, ids: list[int], measures: list[str], is_prov
     """The sums of one piece; the receipts are checked unless those of an earlier piece were."""
     from transom.lens.capture.evidence import require_attention
     from transom.lens.capture.watch import watch
+    from transom.lens.metrics.head_influence import INFLUENCE, add_influence
     from transom.lens.metrics.heads import measure_sums
 
-    encoded = model.prepare_inputs(ids)
+    encoded, by_row = model.prepare_inputs(ids), [measure for measure in measures if measure != INFLUENCE]
     with watch(model.model, unseen="allow") as trace:
         model.run(encoded)
     require_attention(trace)
     if not is_proven:
         trace.proven()
-    return measure_sums(trace, measures, tokens=encoded.ids, targets=encoded.target_ids or None)
+    sums = measure_sums(trace, by_row, tokens=encoded.ids, targets=encoded.target_ids or None)
+    if INFLUENCE in measures:
+        sums.measures = measures
+        add_influence(sums, model.model, encoded.inputs, (encoded.target_ids or encoded.ids)[1:])
+    return sums
 
 
 @contextmanager
