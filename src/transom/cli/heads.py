@@ -13,6 +13,7 @@ import typer
 from transom.cli import STOPPED
 from transom.cli.cli_io import AnyModel, print_json, print_note, print_result, print_text
 from transom.cli.heads_corpus import (
+    INFLUENCE,
     Autosave,
     CorpusPart,
     HeadSumsFile,
@@ -138,7 +139,6 @@ def merge_files(paths: list[Path], out: Path | None) -> HeadSumsFile:
 
 def measure_texts(request: HeadsRequest) -> HeadSumsFile | None:
     """The sums over the texts; None for a process that does not lead."""
-    from transom.lens.metrics.head_influence import INFLUENCE
     from transom.lens.metrics.head_measures import HEADS
     from transom.lens.metrics.heads import check_measures
     from transom.runner import load_text_model

@@ -20,9 +20,12 @@ from transom.show.formatting import join_some
 
 if TYPE_CHECKING:
     from transom.lens.metrics.head_sums import HeadSums
+    from transom.runner.text_model import EncodedText
 
 FORMAT = 1
 LARGEST = 2**28  # bytes of a file that is read; the sums of a thousand heads take a few hundred thousand
+INFLUENCE = "influence"  # the column that needs the model, and so is none of HEADS
+UNKNOWN = "gradients do not lead to its output"
 REPORT_SECONDS = 10.0  # between lines of progress if there is no terminal
 
 
@@ -207,7 +210,6 @@ def measure_piece(model: TextModel, ids: list[int], measures: list[str], is_prov
     """The sums of one piece; the receipts are checked unless those of an earlier piece were."""
     from transom.lens.capture.evidence import require_attention
     from transom.lens.capture.watch import watch
-    from transom.lens.metrics.head_influence import INFLUENCE, add_influence
     from transom.lens.metrics.heads import measure_sums
 
     encoded, by_row = model.prepare_inputs(ids), [measure for measure in measures if measure != INFLUENCE]
@@ -219,8 +221,21 @@ def measure_piece(model: TextModel, ids: list[int], measures: list[str], is_prov
     sums = measure_sums(trace, by_row, tokens=encoded.ids, targets=encoded.target_ids or None)
     if INFLUENCE in measures:
         sums.measures = measures
-        add_influence(sums, model.model, encoded.inputs, (encoded.target_ids or encoded.ids)[1:])
+        add_influence(sums, model, encoded)
     return sums
+
+
+def add_influence(sums: "HeadSums", model: TextModel, encoded: "EncodedText") -> None:
+    """Add what the log-probability of a piece would lose without each head, to be divided by its tokens."""
+    from transom.lens.attribution.text_influence import text_influence
+
+    following = (encoded.target_ids or encoded.ids)[1:]
+    found = text_influence(model.model, encoded.inputs, following) if following else {}
+    for name, layer in sums.layers.items():
+        if name in found:
+            layer.add(INFLUENCE, found[name], [len(following)] * layer.heads, name)
+        else:
+            layer.missing[INFLUENCE] = UNKNOWN if following else "nothing follows its only token"
 
 
 @contextmanager
