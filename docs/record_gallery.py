@@ -46,7 +46,7 @@ def gallery(options: argparse.Namespace) -> dict[str, RecordedRun | None]:
             options.digits,
             draw_picture(),
             "Trained by recipes/digits.toml: it reads a picture as 32 patches of 4 × 2 pixels, each shown as a Braille"
-            " character with the same dots, and says which digit it is.",
+            " character with the same dots (a white one as ·), and says which digit it is.",
         ),
     }
     return {

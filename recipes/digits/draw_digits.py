@@ -3,8 +3,8 @@
     python recipes/digits/draw_digits.py out/digits/pictures.tsv
 
 A picture is cut into 4 × 8 patches, from left to right and from top to bottom. A patch is 4 pixels high and 2 wide, and
-is written as the Braille character with the same dots: 32 characters are a picture. Sizes, places, slants and noise are
-random, from the seed.
+is written as the Braille character with the same dots, a white one as ·, so 32 characters are a picture. Sizes, places,
+slants and noise are random, from the seed.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 
 SIDE = 16  # pixels
 PATCH = (4, 2)  # its pixels: rows, columns
-BRAILLE = 0x2800
+BRAILLE, WHITE = 0x2800, "·"  # Braille without a dot cannot be seen
 DOTS = ((0, 3), (1, 4), (2, 5), (6, 7))  # the bit of each pixel of a patch
 GLYPHS = {
     "0": ".###. #...# #...# #...# #...# #...# .###.",
@@ -49,11 +49,12 @@ def draw_digit(digit: str, chance: random.Random) -> list[list[bool]]:
 def picture_as_text(picture: list[list[bool]]) -> str:
     """The patches of a picture as Braille characters."""
     tall, wide = PATCH
-    return "".join(
-        chr(BRAILLE + sum(picture[top + y][left + x] << DOTS[y][x] for y in range(tall) for x in range(wide)))
+    patches = [
+        sum(picture[top + y][left + x] << DOTS[y][x] for y in range(tall) for x in range(wide))
         for top in range(0, SIDE, tall)
         for left in range(0, SIDE, wide)
-    )
+    ]
+    return "".join(chr(BRAILLE + dots) if dots else WHITE for dots in patches)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ POLICY = (
 )
 META_POLICY = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
 CHARSET = '<meta charset="utf-8">'
-PICTURE = re.compile("[\u2800-\u28ff]{32}")  # 4 × 8 patches as Braille characters, see recipes/digits
+PICTURE = re.compile("[·\u2801-\u28ff]{32}")  # 4 × 8 patches as Braille characters, see recipes/digits
 
 
 class HomeEntry(NamedTuple):
