@@ -136,6 +136,15 @@ RESULTS = {
         {"data.valid": "sst2/dev.txt"},
         also=("f1",),
     ),
+    "stories-lora": Result(
+        "a writer of children's stories, stories15M, learns an older style by LoRA",
+        "recipes/stories-lora.toml",
+        "the last tenth of a book of 1918, all of it once",
+        "perplexity",
+        "178.4 before, by the same command",
+        {"data.train": "gutenberg/bryant.txt", "start.model": "stories15M"},
+        also=("loss",),
+    ),
     "reference": Result(
         "280 pairs of simple sentences, English to French, 300 updates",
         "recipes/reference.toml",

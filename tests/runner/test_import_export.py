@@ -12,8 +12,8 @@ from tokenizers import models as engines
 import transom
 from transom.runner.export_model import export_model
 from transom.runner.import_model import import_model
-from transom.runner.import_tokenizer import PROBES
 from transom.text import Tokenizer as OwnTokenizer
+from transom.text.gguf_tokenizer_fields import PROBES
 
 TEXTS = [
     "The cat sat on the mat.",

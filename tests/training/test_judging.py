@@ -94,6 +94,32 @@ def test_balanced_weights_give_every_label_the_same_weight(tmp_path):
         parse_recipe(classifier(tmp_path, class_weights="even"), "test")
 
 
+def test_consistency_is_r_drop(tmp_path):
+    """The mean loss of two readings, and the mean of both Kullback-Leibler divergences; no dropout, no difference."""
+    recipe = parse_recipe(classifier(tmp_path, consistency=0.7), "test")
+    task = TASKS["classify"](recipe, tmp_path / "run", print)
+    model, batch = task.new_model().train(), task.train_set.batch(np.arange(9))
+    plain = F.cross_entropy(task.logits(model, batch), batch.tensors["label"], reduction="sum", label_smoothing=0.1)
+    loss, count = task.loss(model, batch, 0.1)
+    assert (loss.item(), int(count)) == (pytest.approx(plain.item(), rel=1e-5), 9)
+    table = classifier(tmp_path, consistency=0.7)
+    table["model"]["dropout"] = 0.5
+    task = TASKS["classify"](parse_recipe(table, "test"), tmp_path / "dropped", print)
+    model, labels = task.new_model().train(), batch.tensors["label"]
+    torch.manual_seed(3)
+    logits = model(torch.cat([batch.tensors["tokens"]] * 2), torch.cat([batch.tensors["tokens"]] * 2) != 0)
+    p, q = logits[:9].log_softmax(-1), logits[9:].log_softmax(-1)
+    divergence = (
+        F.kl_div(p, q, reduction="sum", log_target=True) + F.kl_div(q, p, reduction="sum", log_target=True)
+    ) / 2
+    assert divergence > 0.1
+    torch.manual_seed(3)
+    expected = F.cross_entropy(logits, labels.repeat(2), reduction="sum") / 2 + 0.7 * divergence
+    assert task.loss(model, batch)[0].item() == pytest.approx(expected.item(), rel=1e-5)
+    with pytest.raises(Misfit, match=r"train.consistency is for task = 'classify', but it is 'write'; leave it out"):
+        parse_recipe(table | {"task": "write"}, "test")
+
+
 def bootstrap_by_loop(first, second, samples, seed):
     """The same draws, one by one, in plain Python."""
     rows = np.random.default_rng(seed).integers(0, len(first), (samples, len(first)))

@@ -1,11 +1,18 @@
-"""`transom export`: a model of Transom's as a folder for transformers."""
+"""`transom export`: a model of Transom's as a folder for transformers, or as a GGUF file for llama.cpp."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from transom.cli.cli_io import AsJson, print_json, print_text
-from transom.cli.import_model import To
+from transom.cli.cli_io import AsJson, conversion_progress, print_json, print_text
+
+To = Annotated[
+    Path,
+    typer.Option(
+        "--to", metavar="FOLDER_OR_FILE", help="The new folder, or a file .gguf; it appears whole or not at all."
+    ),
+]
 
 
 def run(
@@ -24,13 +31,15 @@ def run(
 ) -> None:
     """Turn a model of Transom's into a folder that transformers loads, and with it CTranslate2, vLLM and others.
 
-    The tokenizer goes along; transformers' tokens are compared with Transom's before the folder appears.
+    The tokenizer goes along; transformers' tokens are compared with Transom's before the folder appears. A name that
+    ends in .gguf makes a GGUF file for llama.cpp of a decoder; it is read again and compared before it appears.
 
     Example: transom export out/translator/model --to exported
     """
     from transom.runner.export_model import export_model
 
-    report = export_model(source, to, family, dtype)
+    with conversion_progress("exporting") as on_step:
+        report = export_model(source, to, family, dtype, on_step)
     if as_json:
         print_json(report.to_dict())
     else:

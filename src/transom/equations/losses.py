@@ -34,6 +34,15 @@ def weighted_cross_entropy(
     return ((1.0 - smoothing) * at_target + smoothing * losses.mean(dim=-1)).sum()
 
 
+def disagreement(first: Float[Tensor, "any labels"], second: Float[Tensor, "any labels"]) -> Float[Tensor, ""]:
+    """The sum of (KL(p‖q) + KL(q‖p)) / 2 over all rows: how far two predictions for the same input lie apart.
+
+    (R-Drop, Liang et al. 2021, equation 2, where p and q differ by their dropout.)
+    """
+    p, q = torch.log_softmax(first.float(), dim=-1), torch.log_softmax(second.float(), dim=-1)
+    return ((p.exp() - q.exp()) * (p - q)).sum() / 2
+
+
 def perplexity(loss: float) -> float:
     """e to the mean loss: as uncertain as a fair choice among this many tokens."""
     return float(torch.tensor(loss, dtype=torch.float64).exp())

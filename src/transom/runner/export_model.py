@@ -1,4 +1,4 @@
-"""Models of Transom's as Hugging Face folders, with their tokenizers: what transformers, CTranslate2 and vLLM read."""
+"""Models of Transom's as Hugging Face folders or GGUF files, with their tokenizers, for other engines."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from transom.files.strict_settings import check_choice
 from transom.files.tokenizer_files import TOKENIZER
 from transom.names import Misfit
-from transom.runner.import_model import ConversionReport
+from transom.runner.import_model import ConversionReport, OnTensor
 from transom.runner.import_tokenizer import find_difference
 from transom.runner.pretrained import load_pretrained
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from transom.training.inference import LoadedModel
 
 DTYPES = ("float32", "float16", "bfloat16")
+GGUF = ".gguf"
+STEPS = 4  # loaded, turned into the other library's class, saved, compared
 README = """# {name}
 
 Exported by `transom export`: a model for transformers, of the class {kind}.
@@ -26,30 +28,45 @@ CASE_MARKS = (
     "the tokenizer writes capitals as marks, and tokenizer.json cannot say how: pass text through"
     " transom.text.case_marks.mark_case before it, and through restore_case after it"
 )
+NO_TOKENIZER = (
+    "no rule that GGUF files name splits text as this tokenizer does, so the file has none: tokenise with Transom, and"
+    " give llama.cpp the numbers"
+)
 
 
 def export_model(
-    source: str | Path | None, to: str | Path, family: str | None = None, dtype: str | None = None
+    source: str | Path | None,
+    to: str | Path,
+    family: str | None = None,
+    dtype: str | None = None,
+    on_step: OnTensor | None = None,
 ) -> ConversionReport:
-    """Write a model of Transom's as a folder for transformers, which appears whole or not at all.
+    """Write a model of Transom's as a folder for transformers, or a GGUF file; it appears whole or not at all.
 
-    source   a folder; None is the translator that comes with Transom
-    family   the model_type; by default the first that has all parts of the model
-    dtype    of the numbers in the file; by default float32
+    source    a folder; None is the translator that comes with Transom
+    to        a new folder, or a new file that ends in .gguf
+    family    the model_type; by default the first that has all parts of the model
+    dtype     of the numbers in the file; by default float32
+    on_step   called with the number of steps that are done, and of all: tensors of a file, or parts of the work
     """
     from transom.files.atomic_files import atomic_folder, write_file
     from transom.models import to_hugging_face
 
-    to = Path(to)
-    check_new_folder(to)
+    to, on_step = Path(to), on_step or (lambda done, total: None)
     if dtype is not None:
         check_choice("dtype", dtype, dict.fromkeys(DTYPES))
+    if to.suffix == GGUF:
+        return export_gguf(source, to, family, dtype or "float32", on_step)
+    check_new_folder(to)
     loaded, name = load_source(source)
+    on_step(1, STEPS)
     model, tokenizer = loaded.model, loaded.tokenizer
     theirs = to_hugging_face(model, family)
+    on_step(2, STEPS)
     files, notes = tokenizer_files(loaded), model_notes(model)
     with atomic_folder(to) as new:
         save_theirs(theirs, new, dtype or "float32")
+        on_step(3, STEPS)
         for file, content in files.items():
             write_file(new / file, content)
         write_file(new / "README.md", README.format(name=name, kind=type(theirs).__name__).encode())
@@ -57,6 +74,7 @@ def export_model(
             notes.append(CASE_MARKS)
         else:
             check_tokens(loaded, new)
+    on_step(STEPS, STEPS)
     return ConversionReport(
         str(source or name),
         str(to),
@@ -66,6 +84,42 @@ def export_model(
         model.config.vocabulary,
         dtype or "float32",
         list(files),
+        notes,
+    )
+
+
+def export_gguf(
+    source: str | Path | None, to: Path, family: str | None, dtype: str, on_step: OnTensor
+) -> ConversionReport:
+    """Write a decoder as a GGUF file for llama.cpp."""
+    import torch
+
+    from transom.models.gguf import to_gguf
+    from transom.text.gguf_tokenizer_fields import NONE, gguf_fields
+
+    if family is not None:
+        raise Misfit(f"a GGUF file has the first architecture that fits, but family={family!r} was given; leave it out")
+    if to.exists():
+        raise Misfit(f"{to} should become the exported file, but it is there already; choose a new name")
+    if not to.parent.is_dir():
+        raise Misfit(f"{to} should lie in a folder, but {to.parent} is none; make it first")
+    loaded, name = load_source(source)
+    model = loaded.model
+    fields = gguf_fields(loaded.tokenizer, model.config.vocabulary)
+    described = {"general.name": name, **(NONE if fields is None else fields)}
+    written = to_gguf(model, to, getattr(torch, dtype), described, on_step)
+    notes = ["norms and biases are in float32"] if dtype != "float32" else []
+    if fields is None:
+        notes.append(NO_TOKENIZER)
+    return ConversionReport(
+        str(source or name),
+        str(to),
+        written,
+        model.kind,
+        model.count(),
+        model.config.vocabulary,
+        dtype,
+        [] if fields is None else ["in the file"],
         notes,
     )
 

@@ -13,17 +13,6 @@ if TYPE_CHECKING:
     from transom.text.special_tokens import Wrapping
     from transom.text.tokenizer import Tokenizer
 
-# Texts on which two tokenizers that differ will mostly differ: spaces, lines, digits, marks, capitals, other scripts.
-PROBES = (
-    "Hello, World!  Two spaces, it's 3.14 or 1,250; don't.",
-    " a leading space and a trailing one ",
-    "two\nlines\n\n\tand a tab",
-    "Ça coûte 20 € à Zürich… “naïve” – ﬁne Ⅳ",
-    "日本語の文 и русский текст, العربية 😀",
-    "x",
-    "<s> [SEP] </s> <|endoftext|> [MASK]",
-)
-
 
 class ImportedTokenizer(NamedTuple):
     """A tokenizer, and what there is to say about how it was made."""
@@ -81,6 +70,8 @@ def make_files(folder: Path, theirs: Any) -> "Tokenizer":
 
 def find_difference(ours: "Tokenizer", theirs: Any, wrapping: "Wrapping | None" = None) -> str | None:
     """The first text that the two tokenizers read or write differently, in words; None if there is none."""
+    from transom.text.gguf_tokenizer_fields import PROBES
+
     wrapping = ours.template if wrapping is None else wrapping
     for text in PROBES:
         expected = list(theirs(text)["input_ids"])

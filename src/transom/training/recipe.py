@@ -166,12 +166,21 @@ def check_combinations(recipe: Recipe, where: str) -> None:
     if recipe.augment is not None and data.store is not None:
         raise Misfit(f"{where}: [augment] changes pairs in memory, but data.store keeps them on disk; leave out one")
     check_fine_tuning(recipe, where)
-    if recipe.train.class_weights != "none" and recipe.task != "classify":
-        raise Misfit(f"{where}: train.class_weights is for task = 'classify', but it is {recipe.task!r}; leave it out")
+    check_classification(recipe, where)
     if recipe.tokens.sample and data.store is None:
         raise Misfit(f"{where}: tokens.sample is for a corpus with data.store, but there is none; leave it out")
     if data.test and recipe.task == "write":
         raise Misfit(f"{where}: task = 'write' has no test set, but data.test={data.test}; leave it out")
+
+
+def check_classification(recipe: Recipe, where: str) -> None:
+    """Settings of classifiers are not given to another task."""
+    for name, given in (
+        ("class_weights", recipe.train.class_weights != "none"),
+        ("consistency", recipe.train.consistency),
+    ):
+        if given and recipe.task != "classify":
+            raise Misfit(f"{where}: train.{name} is for task = 'classify', but it is {recipe.task!r}; leave it out")
 
 
 def check_fine_tuning(recipe: Recipe, where: str) -> None:

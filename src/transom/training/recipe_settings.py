@@ -113,6 +113,7 @@ class TrainSettings(Section, frozen=True, kw_only=True):
     clip: Annotated[float, Meta(ge=0.0)] = 1.0
     smoothing: Share = 0.0
     class_weights: str = "none"
+    consistency: Annotated[float, Meta(ge=0.0)] = 0.0
     precision: str = "float32"
     compile: bool = False
     wrapping: str = "ddp"

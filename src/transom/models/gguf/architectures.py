@@ -63,29 +63,50 @@ CHECKED = {"vocab_size", "attention.value_length", "rope.dimension_count", "rope
 TRANSPOSED = ("attn_qkv", "attn_output", "ffn_up", "ffn_down")
 
 
+Arrange = Callable[[str, Tensor, Mapping[str, Any]], Tensor]
+
+
 class Architecture(NamedTuple):
-    """An architecture of GGUF: its names and fields beside Hugging Face's, and how its tensors are laid out."""
+    """An architecture of GGUF: its names and fields beside Hugging Face's, and how its tensors are laid out.
+
+    arrange        a tensor of a file as Hugging Face has it
+    arrange_back   the other way round
+    """
 
     class_name: str
     names: Mapping[str, str]
     fields: Mapping[str, str]
-    arrange: Callable[[str, Tensor, Mapping[str, Any]], Tensor]
+    arrange: Arrange
+    arrange_back: Arrange
 
 
 def undo_pairs(name: str, tensor: Tensor, settings: Mapping[str, Any]) -> Tensor:
     """W_Q and W_K with the rows of a head in Hugging Face's order: llama.cpp pairs neighbours, not halves."""
-    part = name.split(".")[2] if name.startswith("blk.") else ""
-    if part not in ("attn_q", "attn_k"):
-        return tensor
-    heads = settings["num_attention_heads" if part == "attn_q" else "num_key_value_heads"]
-    if tensor.shape[0] % (2 * heads):
-        return tensor  # its shape will not fit, and the error says so
+    heads = rotated_heads(name, settings)
+    if not heads or tensor.shape[0] % (2 * heads):
+        return tensor  # if its shape does not fit, an error says so later
     paired = tensor.reshape(heads, -1, 2, *tensor.shape[1:])
     return paired.transpose(1, 2).reshape(tensor.shape)
 
 
-def undo_transposition(name: str, tensor: Tensor, settings: Mapping[str, Any]) -> Tensor:
-    """GPT-2's maps as (in, out), as Hugging Face has them."""
+def pair_neighbours(name: str, tensor: Tensor, settings: Mapping[str, Any]) -> Tensor:
+    """The inverse of `undo_pairs`."""
+    heads = rotated_heads(name, settings)
+    if not heads:
+        return tensor
+    return tensor.reshape(heads, 2, -1, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape)
+
+
+def rotated_heads(name: str, settings: Mapping[str, Any]) -> int:
+    """The number of heads in W_Q or W_K, and 0 for any other tensor."""
+    part = name.split(".")[2] if name.startswith("blk.") else ""
+    if part not in ("attn_q", "attn_k"):
+        return 0
+    return settings["num_attention_heads" if part == "attn_q" else "num_key_value_heads"]
+
+
+def transpose_maps(name: str, tensor: Tensor, settings: Mapping[str, Any]) -> Tensor:
+    """GPT-2's maps: (out, in) in a file, (in, out) in Hugging Face's models."""
     is_map = name.endswith(".weight") and name.removesuffix(".weight").split(".")[-1] in TRANSPOSED
     return tensor.mT if is_map else tensor
 
@@ -95,10 +116,10 @@ def keep(name: str, tensor: Tensor, settings: Mapping[str, Any]) -> Tensor:
 
 
 ARCHITECTURES = {
-    "llama": Architecture("LlamaForCausalLM", LLAMA_NAMES, LLAMA_FIELDS, undo_pairs),
-    "qwen2": Architecture("Qwen2ForCausalLM", LLAMA_NAMES, LLAMA_FIELDS, keep),
-    "qwen3": Architecture("Qwen3ForCausalLM", LLAMA_NAMES, LLAMA_FIELDS, keep),
-    "gpt2": Architecture("GPT2LMHeadModel", GPT2_NAMES, GPT2_FIELDS, undo_transposition),
+    "llama": Architecture("LlamaForCausalLM", LLAMA_NAMES, LLAMA_FIELDS, undo_pairs, pair_neighbours),
+    "qwen2": Architecture("Qwen2ForCausalLM", LLAMA_NAMES, LLAMA_FIELDS, keep, keep),
+    "qwen3": Architecture("Qwen3ForCausalLM", LLAMA_NAMES, LLAMA_FIELDS, keep, keep),
+    "gpt2": Architecture("GPT2LMHeadModel", GPT2_NAMES, GPT2_FIELDS, transpose_maps, transpose_maps),
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transom.files.strict_settings import check_choice
 from transom.models.config import Config, EncoderConfig
@@ -58,12 +58,12 @@ def convert_tensors(
         config = msgspec.structs.replace(config, pooling=pooling, pooler="none")
     kind = KINDS[family.kind]
     with torch.device("meta"):  # a config that promises more than the file holds must not cost anything
-        shapes = {name: parameter.shape for name, parameter in kind(config).named_parameters()}
+        model = kind(config)
+    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     places = find_places(family.all_names(config), shapes)
     check_places(places, shapes, tensors)
     check_all_used(family, {place.name for place in places.values()}, tensors)
-    with torch.random.fork_rng(devices=[]):  # the initial values are overwritten, so they use no random numbers
-        model = kind(config).to(dtype)
+    allocate(model, dtype)
     with torch.no_grad():
         for number, (name, parameter) in enumerate(model.named_parameters(), 1):
             parameter.copy_(places[name].extract(tensors[places[name].name]))
@@ -72,6 +72,16 @@ def convert_tensors(
     if model.generation is not None:
         model.generation = read_generation(generation, settings, tensors.where)
     return model.eval()
+
+
+def allocate(model: Model, dtype: torch.dtype) -> None:
+    """Give a model on "meta" memory for its parameters, with no values yet; one that two parts share stays one."""
+    new: dict[nn.Parameter, nn.Parameter] = {}
+    for module in model.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            if parameter not in new:
+                new[parameter] = nn.Parameter(torch.empty(parameter.shape, dtype=dtype))
+            setattr(module, name, new[parameter])
 
 
 def find_family(settings: Mapping[str, Any], where: str) -> Family:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transom.equations.losses import cross_entropy, weighted_cross_entropy
+from transom.equations.losses import cross_entropy, disagreement, weighted_cross_entropy
 from transom.layers import Embedding
 from transom.models import Encoder, EncoderConfig, Model
 from transom.models.folder import TOKENIZER
@@ -124,7 +124,15 @@ class ClassificationTask:
         return self.train_set.batch(self.plan(epoch)[position][part])
 
     def loss(self, model: Model, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-        logits, labels = self.logits(model, batch), batch.tensors["label"]
+        labels, share = batch.tensors["label"], self.recipe.train.consistency
+        if not share:
+            return self.label_loss(self.logits(model, batch), labels, smoothing)
+        twice = Batch({name: tensor.repeat(2, *[1] * (tensor.dim() - 1)) for name, tensor in batch.tensors.items()}, 0)
+        first, second = self.logits(model, twice).chunk(2)  # the same texts, with other numbers dropped
+        (one, count), (other, _) = (self.label_loss(logits, labels, smoothing) for logits in (first, second))
+        return (one + other) / 2 + share * disagreement(first, second), count
+
+    def label_loss(self, logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         if self.recipe.train.class_weights == "none":
             return cross_entropy(logits, labels, None, smoothing)
         return weighted_cross_entropy(logits, labels, self.class_weights, smoothing), torch.tensor(len(labels))
