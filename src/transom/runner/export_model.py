@@ -49,14 +49,20 @@ def export_model(
     dtype     of the numbers in the file; by default float32
     on_step   called with the number of steps that are done, and of all: tensors of a file, or parts of the work
     """
-    from transom.files.atomic_files import atomic_folder, write_file
-    from transom.models import to_hugging_face
-
     to, on_step = Path(to), on_step or (lambda done, total: None)
     if dtype is not None:
         check_choice("dtype", dtype, dict.fromkeys(DTYPES))
-    if to.suffix == GGUF:
-        return export_gguf(source, to, family, dtype or "float32", on_step)
+    export = export_gguf if to.suffix == GGUF else export_folder
+    return export(source, to, family, dtype or "float32", on_step)
+
+
+def export_folder(
+    source: str | Path | None, to: Path, family: str | None, dtype: str, on_step: OnTensor
+) -> ConversionReport:
+    """Write a model as a folder for transformers."""
+    from transom.files.atomic_files import atomic_folder, write_file
+    from transom.models import to_hugging_face
+
     check_new_folder(to)
     loaded, name = load_source(source)
     on_step(1, STEPS)
@@ -65,7 +71,7 @@ def export_model(
     on_step(2, STEPS)
     files, notes = tokenizer_files(loaded), model_notes(model)
     with atomic_folder(to) as new:
-        save_theirs(theirs, new, dtype or "float32")
+        save_theirs(theirs, new, dtype)
         on_step(3, STEPS)
         for file, content in files.items():
             write_file(new / file, content)
@@ -82,7 +88,7 @@ def export_model(
         model.kind,
         model.count(),
         model.config.vocabulary,
-        dtype or "float32",
+        dtype,
         list(files),
         notes,
     )
