@@ -142,8 +142,8 @@ def test_a_mask_of_ones_own_is_told_when_saving(tmp_path, own_errors):
         trace.save(tmp_path / "run.safetensors")
     assert str(caught.value) == (
         "a trace file holds masks and biases of Both, Either, Causal, SlidingWindow, SameDocument, Padding, Given,"
-        " Without, GivenBias, DistanceBias, TableBias, but this one is a Odd; give a bool or float tensor to the"
-        " attention instead"
+        " Without, GivenBias, DistanceBias, TableBias, SparseBias, but this one is a Odd; give a bool or float"
+        " tensor to the attention instead"
     )
     assert not list(tmp_path.iterdir())
 
@@ -284,7 +284,7 @@ HOSTILE = {
     "bias of no kind": (
         "plain",
         first(bias={"kind": []}),
-        "expected one of GivenBias, DistanceBias, TableBias, but got",
+        "expected one of GivenBias, DistanceBias, TableBias, SparseBias, but got",
     ),
 }
 

@@ -22,7 +22,7 @@ class SparseBias(Bias):
 
     source: Float[Tensor, " any"]
     keys: Int[Tensor, " any"]
-    ends: Int[Tensor, " any"]
+    ends: Int[Tensor, " rows"]
 
     def materialize(self, region: Region) -> Added:
         rows, key_count = self.row_numbers(region), region.full_shape[3]
