@@ -1,18 +1,31 @@
 """Models used on plain text: a batch says what single texts say, streams say what is returned, errors are whole."""
 
 import random
+from functools import partial
 
 import pytest
 import torch
+from tokenizers import Tokenizer as Engine
+from tokenizers import decoders, normalizers
+from tokenizers import models as models_of_tokens
 
 from transom.models import Decoder, DecoderConfig, Encoder, EncoderConfig, EncoderDecoder, EncoderDecoderConfig
 from transom.names import Misfit
+from transom.text.special_tokens import SPECIAL
 from transom.text.tokenizer import Tokenizer
-from transom.training.inference import TextStreamer, classify, continue_text, load_for_task, translate
+from transom.training.inference import (
+    TextStreamer,
+    classify,
+    continue_text,
+    decode_continuation,
+    load_for_task,
+    translate,
+)
 
 pytestmark = pytest.mark.usefixtures("own_errors")
 SIZES = {"d_model": 10, "d_hidden": 13, "heads": 2, "longest": 23}
 LETTERS = "abcdefg"
+MERGES = [("▁", letter) for letter in LETTERS]
 
 
 def words():
@@ -88,8 +101,45 @@ def test_writing_on_is_the_models_greedy_continuation(models, tokenizer):
     row = tokenizer.encode("a b")
     for _ in range(7):
         row.append(int(models["decoder"](torch.tensor([row]))[0, -1].argmax()))
-    expected = tokenizer.decode(row[2:])
+    expected = tokenizer.decode(row).removeprefix("a b")
     assert continue_text(models["decoder"], tokenizer, "a b", max_new_tokens=7, eos_token_id=None) == expected
+
+
+def sentence_piece():
+    """Like Llama's: a space is part of the token after it, and the one before the first word is not written."""
+    pieces = [*"abcdefg", *(f"▁{letter}" for letter in LETTERS), "▁"]
+    engine = Engine(models_of_tokens.BPE({token: i for i, token in enumerate([*SPECIAL, *pieces])}, MERGES))
+    engine.add_special_tokens(SPECIAL)
+    engine.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    engine.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    return Tokenizer(engine)
+
+
+KINDS = {
+    "words": words,
+    "sentence piece": sentence_piece,
+    "bytes with case": lambda: Tokenizer.train("bpe", ["a b c d e f g"], 300, case=True),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("prompt", ["a b", "A b ", "b"])
+def test_a_prompt_and_its_continuation_read_as_one_text(kind, prompt):
+    tokenizer = KINDS[kind]()
+    row = tokenizer.encode(prompt)
+    new = tokenizer.encode("a b c d")[len(tokenizer.encode("a b")) :]
+    pieces: list[str] = []
+    decode = partial(decode_continuation, tokenizer.decode, prompt, row)
+    streamer = TextStreamer(decode, pieces.append)
+    for token in new:
+        streamer.on_token(0, token)
+    expected = " c d" if tokenizer.decode(row).endswith(" ") or not prompt.endswith(" ") else "c d"
+    assert "".join(pieces) == decode(new) == expected
+
+
+def test_new_tokens_that_change_the_prompt_are_written_alone():
+    texts = {(1,): "the '", (1, 2): "the's", (2,): "s"}
+    assert decode_continuation(lambda ids: texts[tuple(ids)], "the '", [1], [2]) == "s"
 
 
 def test_a_letter_of_several_bytes_is_held_back_until_it_is_whole():

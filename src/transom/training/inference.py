@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -180,13 +181,28 @@ def continue_text(
     # In training a text starts after the end token of the one before it.
     row = tokenizer.wrapping(model.kind).wrap(tokenizer.encode(text)) or [tokenizer.end]
     check_row_length(model, row, 1, 1, room=1)
-    streamer = TextStreamer(tokenizer.decode, stream)
+    decode = partial(decode_continuation, tokenizer.decode, text, row)
+    streamer = TextStreamer(decode, stream)
     on_token = None if stream is None else streamer.on_token
     tokens = model.generate([row], streamer=on_token, tokenizer=tokenizer, **settings)
     assert isinstance(tokens, Tensor)
-    continuation = tokenizer.decode(tokens[0].tolist()[len(row) :])
+    continuation = decode(tokens[0].tolist()[len(row) :])
     streamer.send(continuation)
     return continuation
+
+
+def decode_continuation(
+    decode: Callable[[list[int]], str], prompt: str, prompt_ids: Sequence[int], ids: Sequence[int]
+) -> str:
+    """The text of new tokens, as it follows a prompt: a space between the two belongs to it.
+
+    Alone, they would be decoded as the beginning of a text, where many tokenizers leave out a space.
+    """
+    before, whole = decode(list(prompt_ids)), decode([*prompt_ids, *ids])
+    if not whole.startswith(before):  # the new tokens change how the prompt is written, such as its last punctuation
+        return decode(list(ids))
+    is_space_given = prompt[-1:].isspace() and not before[-1:].isspace()  # a space that no token stands for
+    return whole[len(before) :].removeprefix(" " if is_space_given else "")
 
 
 class TextStreamer:
