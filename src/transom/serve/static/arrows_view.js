@@ -3,6 +3,9 @@
 import { get, getText } from "./api.js";
 import { headName } from "./attention_names.js";
 import { describeDrawing, listenToDrawing, markChoice, parseDrawing, scrollToRow } from "./arrows_drawing.js";
+import { drawByInfluence, influenceLegend } from "./arrows_influence.js";
+import { largest, moveByKey } from "./arrows_keys.js";
+import { BySwitch, formatEstimate } from "./by_switch.js";
 import { card, hint, make, row as rowOf, term } from "./dom.js";
 import { EdgeEffects } from "./edge_effects.js";
 import { describeHead } from "./head_words.js";
@@ -22,11 +25,9 @@ import { displayToken, formatNumber, rowName, tokenLegend } from "./token_text.j
 const MOST_TOKENS = 64; // of each side
 const PROOF = "✓ checked: these weights give what the model computed, to rounding";
 
-const largest = (numbers) => numbers.indexOf(Math.max(...numbers));
-
 class ArrowsView extends HTMLElement {
   connectedCallback() {
-    const stopLoading = state.on(["attention", "head", "opened"], () => this.load());
+    const stopLoading = state.on(["attention", "head", "opened", "by"], () => this.load());
     const stopShowing = state.on(["row", "key", "token"], () => this.show());
     this.stopListening = () => [stopLoading, stopShowing].forEach((stop) => stop());
     this.picture = make("div", { class: "scroll" });
@@ -34,16 +35,19 @@ class ArrowsView extends HTMLElement {
     this.heading = make("h2");
     this.proof = hint();
     this.words = make("p", { class: "head-words" });
+    this.by = new BySwitch("What the width of an arrow shows");
+    this.width = hint();
     this.player = new RowPlayer(this);
     this.effects = new EdgeEffects();
     const help = hint(
       "Choose a token below to see its ",
       term("weight", "weights"),
-      ", an arrow to ask whether it matters; Esc shows all again.",
+      ", or what mattered to it, an arrow to ask whether it matters; Esc shows all again.",
     );
+    const controls = rowOf(this.player.element, this.legend);
     this.picture.append(hint("Reading this head …"));
     this.replaceChildren(
-      card(this.heading, this.words, help, this.picture, rowOf(this.player.element, this.legend), this.proof),
+      card(this.heading, this.words, this.by.element, help, this.picture, this.width, controls, this.proof),
       this.effects.element,
     );
     document.addEventListener("keydown", this.onEscape);
@@ -63,18 +67,21 @@ class ArrowsView extends HTMLElement {
   }
 
   async load() {
-    const { run, attention: index, head } = state.now;
+    const { run, attention: index, head, by } = state.now;
     const attention = currentAttention();
     const path = `/api/runs/${run}/${index}`;
     const block = { head, rows: Math.min(MOST_TOKENS, attention.queries), keys: Math.min(MOST_TOKENS, attention.keys) };
     this.player.pause();
+    this.by.show();
     await withErrors(async () => {
-      const [data, drawing] = await Promise.all([
+      const [data, drawing, influence] = await Promise.all([
         get(`${path}/weights`, block),
         getText(`${path}/picture/arrows`, { head, format: "svg" }),
+        this.by.ask(`${path}/influence`, block),
       ]);
-      const isCurrent = state.now.run === run && state.now.attention === index && state.now.head === head;
-      if (isCurrent && this.isConnected) this.showDrawing(data, drawing, attention);
+      const isCurrent = [["run", run], ["attention", index], ["head", head], ["by", by]]
+        .every(([name, value]) => state.now[name] === value);
+      if (isCurrent && this.isConnected) this.showDrawing({ ...data, influence }, drawing, attention);
     });
   }
 
@@ -84,6 +91,10 @@ class ArrowsView extends HTMLElement {
     const tokens = [...data.rows, ...data.keys, ...this.next.filter((token) => token)];
     this.legend.textContent = tokenLegend(tokens.map((token) => token.replace(/^ (?=[^ ])/, "")));
     this.svg = parseDrawing(drawing);
+    const { influence } = data;
+    this.sizes = influence?.estimates ?? data.weights; // of all arrows, by what is shown
+    if (influence) drawByInfluence(this.svg, data, influence);
+    this.width.textContent = influence ? influenceLegend(influence) : "";
     this.heading.textContent = `Arrows of ${headName(attention.index, state.now.head)}`;
     this.proof.textContent = attention.receipt.holds ? PROOF : `The check failed: receipt ${attention.receipt.said}`;
     this.showWords(attention);
@@ -92,7 +103,7 @@ class ArrowsView extends HTMLElement {
     listenToDrawing(this.svg, {
       onArrow: (row, key) => this.chooseEdge(row, key),
       onWord: (side, index) => this.chooseWord(side, index),
-      onKey: (event, side, index) => this.onKey(event, side, index),
+      onKey: (event, side, index) => moveByKey(this, event, side, index),
     });
     this.svg.style.setProperty("--natural", `${this.svg.getAttribute("width")}px`);
     const focused = this.picture.querySelector(":focus")?.id;
@@ -131,10 +142,13 @@ class ArrowsView extends HTMLElement {
     return rowName(this.data.rows[row], this.next[row]);
   }
 
+  sizeOf(row, key) {
+    return this.data.influence ? formatEstimate(this.sizes[row][key]) : formatNumber(this.sizes[row][key], 2);
+  }
+
   // An edge in words; masked edges have a weight of 0.
   edgeName(row, key) {
-    const weight = formatNumber(this.data.weights[row][key], 2);
-    return `row ${this.rowName(row)}, column ${displayToken(this.data.keys[key])}, ${weight}`;
+    return `row ${this.rowName(row)}, column ${displayToken(this.data.keys[key])}, ${this.sizeOf(row, key)}`;
   }
 
   describeWord(side, index) {
@@ -146,31 +160,10 @@ class ArrowsView extends HTMLElement {
     this.picture.querySelector(`#${side}-${index}`)?.focus();
   }
 
-  onKey(event, side, index) {
-    const count = (side === "from" ? this.data.rows : this.data.keys).length;
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (step) {
-      const next = (index + step + count) % count;
-      this.chooseWord(side, next, false);
-      this.focusWord(side, next);
-    } else if (event.key === "Enter" || event.key === " ") this.chooseWord(side, index);
-    else if (event.key === "ArrowUp" || event.key === "ArrowDown") this.focusOtherSide(side, index);
-    else if (event.key === "Escape") state.set(NOTHING_CHOSEN);
-    else return;
-    event.preventDefault();
-  }
-
-  // From below to the key that the chosen row looks at most; else to the word opposite.
-  focusOtherSide(side, index) {
-    const [other, tokens] = side === "from" ? ["at", this.data.keys] : ["from", this.data.rows];
-    const opposite = Math.min(index, tokens.length - 1);
-    this.focusWord(other, other === "at" && this.row !== null ? largest(this.data.weights[this.row]) : opposite);
-  }
-
   // A word below chooses its row, or with `toggles` gives it up; one above an edge from the chosen row.
   chooseWord(side, index, toggles = true) {
     if (side === "from") this.chooseRow(index, toggles);
-    else this.chooseEdge(this.row ?? largest(this.data.weights.map((weights) => weights[index])), index);
+    else this.chooseEdge(this.row ?? largest(this.sizes.map((sizes) => sizes[index])), index);
   }
 
   chooseRow(row, toggles) {
@@ -179,9 +172,9 @@ class ArrowsView extends HTMLElement {
       return;
     }
     state.set({ row, key: null });
-    const key = largest(this.data.weights[row]);
-    const weight = formatNumber(this.data.weights[row][key], 2);
-    announce(`${this.rowName(row)} looks most at ${displayToken(this.data.keys[key])}, ${weight}`);
+    const key = largest(this.sizes[row]);
+    const verb = this.data.influence ? "is moved most by what it reads at" : "looks most at";
+    announce(`${this.rowName(row)} ${verb} ${displayToken(this.data.keys[key])}, ${this.sizeOf(row, key)}`);
   }
 
   chooseEdge(row, key) {

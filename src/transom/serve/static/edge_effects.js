@@ -1,6 +1,7 @@
 // Does this arrow matter? Its numbers, and the model run again without it, or without the whole head.
 
 import { get, post } from "./api.js";
+import { BY_INFLUENCE, formatEstimate, unitText } from "./by_switch.js";
 import { button, columnHead, hint, make, row as rowOf, rowHead, scrollTable, term } from "./dom.js";
 import { isOffline } from "./offline.js";
 import { probabilityBar } from "./probability_bar.js";
@@ -13,7 +14,7 @@ const TITLE = "Does it matter?";
 export class EdgeEffects {
   constructor() {
     this.element = make("section", { class: "card", "aria-label": TITLE });
-    this.close = state.on(["row", "key", "token", "head", "attention"], () => this.show());
+    this.close = state.on(["row", "key", "token", "head", "attention", "by"], () => this.show());
     this.show();
   }
 
@@ -43,11 +44,15 @@ export class EdgeEffects {
     // deno-lint-ignore camelcase -- the names of the route's fields
     const block = { head, first_row: row, first_key: key, rows: 1, keys: 1 };
     const found = await withErrors(() => get(`${path}/weights`, block));
+    const estimate = this.hasModel && state.now.by === BY_INFLUENCE
+      ? await get(`${path}/influence`, block).catch(() => null) // why there is none stands beside the switch
+      : null;
     if (!found || !isCurrent()) return;
     const edge = `“${rowName(found.rows[0], nextToken(row))}” → “${wordOf(found.keys[0])}” (${key})`;
     this.element.replaceChildren(
       make("h2", {}, `Does ${edge} matter?`),
       numbersOf(found.scores[0][0], found.weights[0][0]),
+      estimate ? hint(estimateText(estimate)) : "",
       this.hasModel ? this.edgeButtons(row, key, edge) : "",
     );
     if (!this.hasModel && !hasStoredEffects(attention, head)) return;
@@ -99,6 +104,11 @@ function numbersOf(score, weight) {
     term("weight"),
     ` ${formatNumber(weight)}`,
   );
+}
+
+function estimateText({ unit, estimates: [[size]] }) {
+  return `Without it the whole output moves by ${formatEstimate(size)} ${unitText(unit)}, by estimate; ` +
+    "knock it out to compare.";
 }
 
 // Whether an offline copy holds the effects of a head.

@@ -3,20 +3,26 @@
 import { get, stream } from "./api.js";
 import { paint } from "./colours.js";
 import { attentionName } from "./attention_names.js";
+import { BY_INFLUENCE, BySwitch, formatEstimate } from "./by_switch.js";
 import { button, card, columnHead, hint, make, row as rowOf, rowHead } from "./dom.js";
+import { agreementText, influenceMeasures, influenceOf, isInfluence, light } from "./head_influence.js";
 import { session, state, withErrors } from "./state.js";
 import { formatNumber } from "./token_text.js";
 
 const MANY_WEIGHTS = 2 ** 25; // in a run: beyond them measuring takes so long that progress is shown
 
+const REFINED = 6; // heads that are knocked out truly, beside their estimates
+
 const indexOf = (layer) => session.run.attentions.findIndex((one) => one.name === layer);
 const nameOf = (layer) => attentionName(indexOf(layer));
 const layerName = ({ name, layer }) => make("span", { class: "layer-name", title: layer }, name);
+const textOf = (name, value, digits) => (isInfluence(name) ? formatEstimate(value) : formatNumber(value, digits));
 const isMissing = (value) => value === null || value === undefined;
 
 class HeadsView extends HTMLElement {
   connectedCallback() {
-    const stopLoading = state.on(["opened"], () => this.load());
+    this.by = new BySwitch("What heads are ranked by", (by) => ({ measure: by === BY_INFLUENCE ? "estimate" : null }));
+    const stopLoading = state.on(["opened", "by"], () => this.load());
     const stopShowing = state.on(["measure"], () => this.show());
     this.stopListening = () => [stopLoading, stopShowing].forEach((stop) => stop());
     this.load();
@@ -30,12 +36,21 @@ class HeadsView extends HTMLElement {
   async load() {
     this.loading?.abort();
     this.loading = new AbortController();
+    const { signal } = this.loading;
+    const hadFocus = this.by.group.contains(document.activeElement);
+    this.heads = null;
     this.replaceChildren(make("p", { class: "hint", role: "status" }, "Measuring every head …"));
-    const found = await withErrors(() => this.measure(`/api/runs/${state.now.run}`, this.loading.signal));
-    if (!found) return;
-    this.heads = found.heads.map((head) => ({ ...head, name: nameOf(head.layer) }));
-    this.measures = found.measures;
+    const found = await withErrors(() => this.measure(`/api/runs/${state.now.run}`, signal));
+    if (!found || signal.aborted) return;
+    this.by.show();
+    const ranking = await this.by.ask(`/api/runs/${state.now.run}/ranking`, { refine: REFINED });
+    if (signal.aborted) return;
+    if (ranking && !ranking.unit) this.by.show("this model gives nothing whose change could be estimated");
+    this.ranking = ranking?.unit ? ranking : null;
+    this.heads = found.heads.map((head) => ({ ...head, name: nameOf(head.layer), ...influenceOf(head, ranking) }));
+    this.measures = { ...influenceMeasures(ranking ?? {}), ...found.measures };
     this.show();
+    if (hadFocus) this.by.group.querySelector("[aria-pressed=true]").focus();
   }
 
   async measure(run, signal) {
@@ -55,7 +70,11 @@ class HeadsView extends HTMLElement {
     const { spoken, meaning } = this.measures[measure];
     this.replaceChildren(card(
       make("h2", {}, `All heads at a glance: ${spoken}`),
-      hint(`${meaning}. The darker, the more; click a head to see its arrows.`),
+      this.by.element,
+      this.ranking ? hint(agreementText(this.ranking)) : null,
+      hint(
+        `${meaning}. The ${isInfluence(measure) ? "more amber" : "darker"}, the more; click a head to see its arrows.`,
+      ),
       this.grid(measure),
       this.filter(),
       hint("A dash: this measure does not apply to the head (no token repeats, or its keys are another text)."),
@@ -95,7 +114,7 @@ class HeadsView extends HTMLElement {
   line(head, names) {
     const label = `open ${head.name}, head ${head.head}`;
     const opener = button(String(head.head), () => this.open(head), { "aria-label": label });
-    const cell = (name) => make("td", {}, isMissing(head[name]) ? "–" : formatNumber(head[name], 3));
+    const cell = (name) => make("td", {}, isMissing(head[name]) ? "–" : textOf(name, head[name], 3));
     const words = make("td", { class: "word sentence" }, head.description ?? "–");
     return make("tr", {}, rowHead(layerName(head)), make("td", {}, opener), words, names.map(cell));
   }
@@ -120,10 +139,11 @@ class HeadsView extends HTMLElement {
   gridCell(head, measure, low, high) {
     const value = head[measure];
     const title = `${head.name}, head ${head.head}${head.description ? `: ${head.description}` : ""}`;
-    const text = value === null ? "–" : formatNumber(value, 2);
+    const text = isMissing(value) ? "–" : textOf(measure, value, 2);
     const label = `${head.name}, head ${head.head}: ${text}`;
     const cell = button(text, () => this.open(head), { title, "aria-label": label });
-    if (value !== null) paint(cell, value, low, high);
+    if (isInfluence(measure) && !isMissing(value)) light(cell, value, high);
+    else if (!isMissing(value)) paint(cell, value, low, high);
     return cell;
   }
 

@@ -1,12 +1,14 @@
 // A list of places on a map to go to: the strongest arrows, or where a token is found.
 
 import { get } from "./api.js";
-import { button, make } from "./dom.js";
+import { BySwitch, formatEstimate, unitText } from "./by_switch.js";
+import { button, hint, make } from "./dom.js";
 import { announce, keyTokens, state, withErrors } from "./state.js";
 import { displayToken, formatNumber } from "./token_text.js";
 
 const STRONGEST = 30;
 const MOST_FOUND = 100;
+const said = (unit) => `By estimate: how far the output moves without each, in ${unitText(unit)}. The map has weights.`;
 
 export class MapSearch {
   // `onGo(row, key)` is called for the place that is chosen.
@@ -14,19 +16,27 @@ export class MapSearch {
     this.onGo = onGo;
     this.input = make("input", { id: "find", size: 12, placeholder: "a token", oninput: () => this.search() });
     this.title = make("h2", {}, "Strongest arrows");
+    this.by = new BySwitch("What arrows are listed by");
+    this.said = hint();
     this.places = make("ul", { class: "list", "aria-label": "Places" });
-    this.element = make("div", {}, make("label", { for: "find" }, "Find "), this.input, this.title, this.places);
+    const label = make("label", { for: "find" }, "Find ");
+    this.element = make("div", {}, label, this.input, this.title, this.by.element, this.said, this.places);
     this.withFirstToken = true;
   }
 
   async showStrongest() {
     const { run, attention, head } = state.now;
     const fields = { head, count: STRONGEST, sink: this.withFirstToken };
-    const found = await withErrors(() => get(`/api/runs/${run}/${attention}/strongest`, fields));
+    const path = `/api/runs/${run}/${attention}/strongest`;
+    this.by.show();
+    const influence = await this.by.ask(path, { ...fields, by: state.now.by });
+    const found = influence ?? await withErrors(() => get(path, fields));
     const label = (edge) => {
       const places = `${displayToken(edge.from)} (${edge.query}) → ${displayToken(edge.at)} (${edge.key})`;
+      if (influence) return `${places}  ${formatEstimate(edge.estimate)}`;
       return `${places}  ${formatNumber(edge.weight, 3)}${edge.only ? ", its only key" : ""}`;
     };
+    this.said.textContent = influence ? said(influence.unit) : "";
     if (found) this.list(found.edges.map((edge) => [edge.query, edge.key, label(edge)]));
   }
 

@@ -37,7 +37,9 @@ class MapView extends HTMLElement {
     });
     this.build();
     listenForPanAndZoom(this.viewport, (place, aloud) => this.readCell(place, aloud));
-    this.stopListening = state.on(["attention", "head", "opened"], () => this.load());
+    const stopLoading = state.on(["attention", "head", "opened"], () => this.load());
+    const stopListing = state.on(["by"], () => this.search.search());
+    this.stopListening = () => [stopLoading, stopListing].forEach((stop) => stop());
     this.resizing = new ResizeObserver(() => this.requestDraw());
     this.resizing.observe(this.canvas);
     this.load();

@@ -1,12 +1,12 @@
 // Above the stage: where one is, what ribbons show, and a search for a token.
 
 import { attentionName } from "../attention_names.js";
+import { byButtons } from "../by_switch.js";
 import { button, make } from "../dom.js";
-import { announce, state } from "../state.js";
+import { announce } from "../state.js";
 import { displayToken, wordAt } from "../token_text.js";
 import { placeOf, sidesOf } from "./shape.js";
 
-const BY = [["weight", "what is read"], ["influence", "what mattered"]];
 const MOST_FOUND = 40;
 
 export class StageHeader {
@@ -43,9 +43,7 @@ export class StageHeader {
     this.showWindows(now);
     const influence = this.stage.data.influence(now.token);
     this.by.hidden = now.level !== 1 || (influence && !influence.edges);
-    const buttons = BY.map(([by, title]) =>
-      button(title, () => state.set({ by }), { type: "button", "aria-pressed": now.by === by })
-    );
+    const buttons = byButtons(now.by);
     const focused = [...this.by.children].indexOf(document.activeElement);
     this.by.replaceChildren(...buttons);
     if (focused >= 0) buttons[focused].focus();
