@@ -145,6 +145,15 @@ RESULTS = {
         {"data.train": "gutenberg/bryant.txt", "start.model": "stories15M"},
         also=("loss",),
     ),
+    "digits": Result(
+        "which digit is in a small picture; its 32 patches are the tokens",
+        "recipes/digits.toml",
+        "800 pictures that training did not see",
+        "accuracy",
+        "none, the pictures are drawn by a script",
+        {"data.train": "digits/pictures.tsv"},
+        also=("f1",),
+    ),
     "reference": Result(
         "280 pairs of simple sentences, English to French, 300 updates",
         "recipes/reference.toml",
