@@ -1,6 +1,8 @@
 """The cache of answers: what is dropped when it is full, and with a run."""
 
+from transom.serve import request_context
 from transom.serve.answer_cache import BYTES_BESIDE, Answer, AnswerCache
+from transom.serve.session import Session
 
 
 def test_the_least_recently_used_answer_is_dropped_first():
@@ -22,3 +24,16 @@ def test_a_run_is_forgotten_with_all_its_answers():
     cache.forget_run("1")
     assert list(cache.answers) == [("2", "heads"), (None, "lesson")]
     assert cache.size == sum(answer.size for answer in cache.answers.values())
+
+
+def test_a_forgotten_run_loses_its_answers_and_its_memory(monkeypatch):
+    returned = []
+    monkeypatch.setattr(request_context, "return_free_memory", lambda: returned.append(True))
+    context = request_context.RequestContext(Session())
+    context.cache.keep(("1", "arrows"), Answer(b"old"))
+    context.cache.keep(("2", "arrows"), Answer(b"new"))
+    context.session.on_forget("1")
+    assert context.cache["1", "arrows"] is None
+    assert context.cache["2", "arrows"] == Answer(b"new")
+    assert returned == [True]
+    context.close()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from transom.serve.answer_cache import Answer, AnswerCache, as_answer
+from transom.serve.free_memory import return_free_memory
 from transom.serve.request_fields import Fields, parse_query
 from transom.serve.session import Session, SessionRun
 from transom.serve.worker import Event, Job, Result, Worker, await_job, job_progress
@@ -41,7 +42,7 @@ class RequestContext:
         self.session, self.worker, self.cache = session, worker or Worker(), AnswerCache()
         self.lesson_worker: Worker | None = None  # started by the first request for a lesson
         self.closing = asyncio.Event()
-        session.on_forget = self.cache.forget_run
+        session.on_forget = self.forget_run
 
     async def compute(self, request: "Request", work: Callable[[Job[Result]], Result]) -> Result:
         """Let the worker do it; it stops if the client disconnects."""
@@ -57,6 +58,10 @@ class RequestContext:
         key = (request.path_params.get("run"), request.scope["path"], request.scope["query_string"])
         answer = self.cache[key]
         return answer if answer is not None else self.cache.keep(key, as_answer(await self.compute(request, work)))
+
+    def forget_run(self, number: str) -> None:
+        self.cache.forget_run(number)
+        return_free_memory()
 
     def close(self) -> None:
         """Cancel what waits, and end the workers."""
