@@ -14,7 +14,7 @@ RUNNING = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(RUNNING)
 
 pytestmark = pytest.mark.usefixtures("own_errors")
-SLOW = {"build", "classify", "README", "research"}  # they train a model, or read a long text
+SLOW = {"build", "classify", "README", "research", "write"}  # they train a model, or read a long text
 SET_UP = {"make run", "make test", "source .venv/bin/activate"} | {
     f"pip install -c constraints.txt -e '.[{extra}]'" for extra in ("hf", "eval")
 }
