@@ -15,6 +15,7 @@ import transom
 from transom.lens.storage.mask_codec import BIASES, MASKS
 
 SAMPLES = Path(__file__).parent / "samples"
+NEWER = {"0.1.0": {"SparseBias"}}  # kinds that a version did not have yet
 VERSIONS = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir() and path.name[0].isdigit())
 TRACES = sorted(path for path in SAMPLES.glob("*/traces/*.safetensors") if path.stem != "expected")
 WORDS = ["the", "cat", "</s>", "\n", "é"]
@@ -69,7 +70,7 @@ def test_every_kind_of_mask_and_bias_is_among_the_traces(version):
             found |= {
                 word for word in {**MASKS, **BIASES} if f'"kind":"{word}"' in json.dumps(said, separators=(",", ":"))
             }
-    assert found == set(MASKS) | set(BIASES)
+    assert found == (set(MASKS) | set(BIASES)) - NEWER.get(version, set())
 
 
 @pytest.mark.parametrize("version", VERSIONS)

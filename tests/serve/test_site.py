@@ -108,8 +108,11 @@ def test_the_folder_says_what_it_holds(host):
 def test_it_is_small_before_the_model_is_loaded(host):
     files = json.loads((host / SUBPATH / "site.json").read_text())["files"]
     playground = {name: size for name, size in files.items() if name.startswith("try/")}
-    later = ("try/model/", "try/answers/api/lessons/")
-    assert sum(size for name, size in playground.items() if not name.startswith(later)) <= 400_000
+    model = sum(size for name, size in playground.items() if name.startswith("try/model/"))
+    later = sum(
+        size for name, size in playground.items() if re.match(r"try/(lessons/.*\.js|answers/api/lessons/)", name)
+    )
+    assert sum(playground.values()) - model - later <= 400_000
     assert sum(playground.values()) <= 15_000_000
 
 
@@ -204,6 +207,19 @@ def test_it_translates_in_a_real_browser_and_then_without_a_network(browser, roo
         page.goto(f"{root}lessons/01-three-tokens.html")
         expect(page.locator("h1")).to_have_text("Three tokens, every number")
         page.context.set_offline(False)
+
+
+@pytest.mark.slow
+def test_the_first_load_is_what_is_counted(browser, root):
+    loaded = []
+    with checked_page(browser, root) as page:
+        page.on("response", lambda response: loaded.append(urlsplit(response.url).path))
+        page.goto(f"{root}try/")
+        page.wait_for_selector(".output:not(:empty)", timeout=120_000)
+        assert not [path for path in loaded if re.search(r"/lessons/.*\.js$", path)]
+        page.click("#tab-learn")
+        page.get_by_role("button", name="Three tokens, every number").wait_for()
+        assert [path for path in loaded if path.endswith("/lessons/lessons.js")]
 
 
 def written(model, text):

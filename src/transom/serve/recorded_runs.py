@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from transom.files.atomic_files import write_file
+from transom.files.documents import decode_json
 from transom.names import Misfit
 
 NEW_TOKENS = 12  # that a decoder writes after its text
 RECORD = re.compile(r"(?P<name>[^=]{1,80})=(?P<model>[^:]+):(?P<text>.+)", re.DOTALL)
 FORMAT = "transom-recording"
+LARGEST_RECORDING = 2**26  # bytes, unpacked
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def record_run(record: RecordedRun) -> Recording:
 def shipped_recordings() -> Iterator[Recording]:
     """The recordings that come with Transom, which docs/record_gallery.py makes."""
     for file in sorted((files("transom.serve") / "recordings").iterdir(), key=lambda file: file.name):
-        data = json.loads(lzma.decompress(file.read_bytes()))
+        data = decode_json(lzma.decompress(file.read_bytes()), max_bytes=LARGEST_RECORDING)
         assert data["format"] == FORMAT, file.name
         run = RecordedRun(data["name"], "", data["text"], data["licence"], data["about"])
         yield Recording(run, data["answers"])

@@ -82,11 +82,15 @@ def static_files(folder: Traversable, path: str = "") -> Iterator[tuple[str, byt
 
 
 def shorten_script(source: str) -> str:
-    """A script without lines of comment, and without indentation unless a text goes over several lines."""
-    lines = [line for line in source.splitlines() if not line.lstrip().startswith("//")]
-    if any(line.count("`") % 2 for line in lines):
-        return "\n".join([*lines, ""])
-    return "\n".join([*(line.lstrip() for line in lines), ""])
+    """A script without comments of whole lines, empty lines and indentation; a text over several lines stays as is."""
+    lines, in_text = list[str](), False
+    for line in source.splitlines():
+        if in_text:
+            lines.append(line)
+        elif line.strip() and not line.lstrip().startswith("//"):
+            lines.append(line.lstrip())
+        in_text ^= line.count("`") % 2 == 1
+    return "\n".join([*lines, ""])
 
 
 def shorten_style(source: str) -> str:
@@ -194,7 +198,13 @@ def summarize(folder: Path, site: Files, lessons: int, recorded: list[str]) -> S
         return sum(len(content) for name, content in site.items() if name.startswith(prefixes))
 
     model = size(f"{PLAYGROUND}/model/")
-    answers = size(f"{PLAYGROUND}/answers/api/lessons/")  # each is loaded when its lesson is opened
+    later = sum(len(content) for name, content in site.items() if is_of_lessons(name))
     return SiteSummary(
-        str(folder), len(site), size(""), size(f"{PLAYGROUND}/") - model - answers, model, lessons, recorded
+        str(folder), len(site), size(""), size(f"{PLAYGROUND}/") - model - later, model, lessons, recorded
     )
+
+
+def is_of_lessons(name: str) -> bool:
+    """Whether a file of the playground is loaded only when lessons are opened."""
+    is_script = name.startswith(f"{PLAYGROUND}/lessons/") and name.endswith(".js")
+    return is_script or name.startswith(f"{PLAYGROUND}/answers/api/lessons/")

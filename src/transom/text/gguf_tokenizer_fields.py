@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from transom.files.documents import decode_json
 from transom.files.tokenizer_files import CHAT_TEMPLATE
 from transom.text.gguf_tokenizer import CONTROL, NAMES, SPLITS, USER_DEFINED, load_gguf_tokenizer
 from transom.text.special_tokens import NAMES as ROLES
@@ -78,7 +77,7 @@ def token_types(tokenizer: Tokenizer, tokens: list[str]) -> list[int]:
 
 def rules(tokenizer: Tokenizer, tokens: list[str]) -> Iterator[dict[str, Any]]:
     """The ways to split a text that a GGUF file could name for this kind of tokenizer."""
-    model = msgspec.json.decode(tokenizer.engine.to_str())["model"]
+    model = decode_json(tokenizer.engine.to_str())["model"]
     if model["type"] != "BPE":
         return
     merges = [merge if isinstance(merge, list) else merge.split(" ") for merge in model["merges"]]

@@ -16,7 +16,6 @@ import "./arrows_view.js";
 import "./steps_view.js";
 import "./map_view.js";
 import "./heads_view.js";
-import "./lessons/lessons.js";
 import "./training_replay.js";
 
 // The views by the names that links use: the title of the tab, and the element.
@@ -31,6 +30,7 @@ const VIEWS = {
   learning: ["Training", "transom-training-replay"],
 };
 const WITHOUT_RUN = new Set(["learn", "learning"]);
+const LOADED_LATER = { learn: () => import("./lessons/lessons.js") }; // when the view is first opened
 
 function buildTabs() {
   const list = document.getElementById("tabs");
@@ -59,6 +59,7 @@ function showView() {
     tab.setAttribute("aria-selected", view === current);
     tab.tabIndex = view === current ? 0 : -1;
   }
+  if (current in LOADED_LATER) withErrors(LOADED_LATER[current]);
   document.body.classList.toggle("no-run", WITHOUT_RUN.has(current));
   document.body.dataset.view = current;
   const view = document.getElementById("view");

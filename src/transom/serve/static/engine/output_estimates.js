@@ -74,7 +74,7 @@ export function rankHeads(run, { refine }) {
     ? `by estimate, ${MATTERS}`
     : all
     ? MATTERS
-    : `of the ${refine} with the largest estimates, ${MATTERS}`;
+    : `${MATTERS} (${refine} were tried, the others estimated)`;
   return { unit: UNIT, why, rows: [...first, ...rows.slice(refine)] };
 }
 
