@@ -22,7 +22,7 @@ def server(start_server, tmp_path_factory):
 def test_models_and_runs_are_chosen_by_mouse_and_by_keyboard(page, server):
     page.click("#tab-see")
     expect(page.locator("svg .at .word")).to_have_text(["a", "b", "c"])
-    page.get_by_text("This run is a trace").wait_for()
+    page.get_by_text("arrows can be seen, but not knocked out").wait_for()
     expect(page.locator("#model option")).to_have_count(2)
     page.fill("#text", "the cat sat")
     page.fill("#more", "3")
@@ -39,7 +39,7 @@ def test_models_and_runs_are_chosen_by_mouse_and_by_keyboard(page, server):
     expect(page.locator("#run option")).to_have_count(3)
     page.select_option("#run", "1")
     page.wait_for_selector("svg .at .word:nth-child(3):last-child")
-    page.get_by_text("This run is a trace").wait_for()
+    page.get_by_text("arrows can be seen, but not knocked out").wait_for()
     page.focus("#run")
     page.keyboard.press("ArrowDown")
     page.wait_for_selector("svg .at .word:nth-child(4)")
