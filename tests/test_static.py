@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 import transom
-from transom.serve.offline_page import IMPORT, resolve_import
+from transom.serve.offline_page import IMPORT, LATER, read_static, resolve_import
 
 STATIC = Path(transom.__file__).parent / "serve" / "static"
 SCRIPTS = sorted(STATIC.rglob("*.js"))
 # What a page or a browser's thread begins with: the server's page, and those of the site.
-STARTS = ("app", "lessons/lessons", "engine/site_start", "engine/engine_worker", "engine/offline_worker")
+LATER_VIEWS = [match["file"][2:] for match in LATER.finditer(read_static("app.js"))]
+STARTS = ("app", *LATER_VIEWS, "engine/site_start", "engine/engine_worker", "engine/offline_worker")
 WIDEST, LONGEST_FILE, LONGEST_FUNCTION = 120, 200, 40
 # A name before brackets that is not called or declared by them.
 NOT_A_FUNCTION = {"if", "for", "while", "switch", "catch"}

@@ -13,6 +13,7 @@ import pytest
 from transom.models.embedded import embedded_folder
 from transom.runner import load
 from transom.serve import influence_queries, request_fields, run_queries, stage_queries
+from transom.serve.feed_forward_queries import feed_forward_units
 from transom.serve.map_tiles import map_tile, weight_block
 from transom.serve.pictures import picture_file
 from transom.serve.request_fields import parse_query
@@ -161,9 +162,11 @@ class BothSides:
             (request_fields.RowRequest, "row", "head=2&query=3", stage_queries.row_arithmetic),
             (request_fields.RowRequest, "row", "head=2&query=6&count=3", stage_queries.row_arithmetic),
             (request_fields.EffectsRequest, "effects", "head=1&query=3&count=3", run_queries.edge_effects),
+            (request_fields.FeedForwardRequest, "feed_forward", "query=3&explained=4", feed_forward_units),
+            (request_fields.FeedForwardRequest, "feed_forward", "query=2&count=5&unit=7", feed_forward_units),
         ):
             fields = parse_query(kind, [tuple(part.split("=")) for part in query.split("&")])
-            job = () if name in ("weights", "row", "influence") else (self.job,)
+            job = () if name in ("weights", "row", "influence", "feed_forward") else (self.job,)
             self.ask("GET", f"{path}/{name}?{query}", answer(run, index, fields, *job))
         for head in (0, 3):
             self.ask("GET", f"{path}/head?head={head}", run_queries.measure_head(run, index, head, self.job))

@@ -72,6 +72,54 @@ def test_a_click_goes_in_down_to_the_arithmetic_and_escape_goes_out(page):
     expect(page.locator(".stage-token.target")).to_have_count(min(RAILS_OF_PAIR, len(run["targets"])))
 
 
+IN_PART = "&part=feed_forward"
+
+
+def shown_number(text):
+    return float(text.replace("−", "-").replace("+", ""))
+
+
+def test_a_feed_forward_part_opens_from_its_block_down_to_a_unit(page):
+    run = show_stage(page)
+    cross = max(one["index"] for one in run["attentions"] if one["role"] == "cross")
+    page.evaluate(
+        "hash => { location.hash = hash; }", f"#view=stage&run={run['run']}&attention={cross}&level=2&token=2"
+    )
+    wait_level(page, 2)
+    page.locator(".feed-forward-card").click()
+    page.wait_for_selector(".feed-forward-level .opener")
+    index = int(address_fields(page)["attention"])
+    found = fetch_json(page, f"/api/runs/{run['run']}/{index}/feed_forward?query=2&explained=2")
+    names = page.locator(".feed-forward-level .opener .token").all_text_contents()
+    assert names == [f"unit {one['unit']}" for one in found["units"]]
+    figures = page.locator(".feed-forward-level .opener text:is(.figure)").all_text_contents()
+    assert list(map(shown_number, figures[0::3])) == pytest.approx(
+        [x["gate"]["value"] for x in found["units"]], abs=6e-3
+    )
+    assert list(map(shown_number, figures[1::3])) == pytest.approx([one["hidden"] for one in found["units"]], abs=6e-3)
+    worths = [one["effect"] for one in found["units"]]
+    assert list(map(shown_number, figures[2::3])) == pytest.approx(worths, abs=6e-3)
+    rows = page.locator(".reading table tbody tr").all_text_contents()
+    assert rows[-1].startswith("the whole part")
+    page.locator(".feed-forward-level .opener").nth(1).press("Enter")
+    wait_level(page, 4)
+    unit = found["units"][1]
+    assert address_fields(page)["unit"] == str(unit["unit"])
+    large = page.locator(".unit-level .large").all_text_contents()
+    assert shown_number(large[0]) == pytest.approx(unit["gate"]["value"], abs=6e-3)
+    page.get_by_role("button", name="One step on").click()
+    page.wait_for_function("() => new URLSearchParams(location.hash.slice(1)).get('row') === '3'")
+    path = f"/api/runs/{run['run']}/{index}/feed_forward?query=3&explained=3&unit={unit['unit']}"
+    beside = fetch_json(page, path)["asked"]
+    expect(page.locator(".unit-level .large").first).to_have_text(f"{beside['gate']['value']:.2f}".replace("-", "−"))
+    page.keyboard.press("Escape")
+    wait_level(page, 3)
+    assert "unit" not in address_fields(page)
+    page.keyboard.press("Escape")
+    wait_level(page, 2)
+    assert "part" not in address_fields(page)
+
+
 def test_the_address_leads_back_to_the_place(page):
     run = show_stage(page)
     page.evaluate(
@@ -219,8 +267,8 @@ def test_every_level_is_accessible(page):
     where = f"run={run['run']}&attention={len(run['attentions']) - 1}&head=1&row=1&key=0"
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        for level in (1, 2, 3, 4, 5):
-            page.evaluate("hash => { location.hash = hash; }", f"#view=stage&{where}&level={level}")
+        for level, part in (*((level, "") for level in (1, 2, 3, 4, 5)), (3, IN_PART), (4, f"{IN_PART}&unit=7")):
+            page.evaluate("hash => { location.hash = hash; }", f"#view=stage&{where}&level={level}{part}")
             wait_level(page, level)
             page.wait_for_timeout(300)
             violations = axe.Axe().run(page).response["violations"]

@@ -110,7 +110,9 @@ def test_it_is_small_before_the_model_is_loaded(host):
     playground = {name: size for name, size in files.items() if name.startswith("try/")}
     model = sum(size for name, size in playground.items() if name.startswith("try/model/"))
     later = sum(
-        size for name, size in playground.items() if re.match(r"try/(lessons/.*\.js|answers/api/lessons/)", name)
+        size
+        for name, size in playground.items()
+        if re.match(r"try/(lessons/|answers/api/lessons/|(steps|heads|stage/compare)_view|training_replay)", name)
     )
     assert sum(playground.values()) - model - later <= 400_000
     assert sum(playground.values()) <= 15_000_000
@@ -216,7 +218,7 @@ def test_the_first_load_is_what_is_counted(browser, root):
         page.on("response", lambda response: loaded.append(urlsplit(response.url).path))
         page.goto(f"{root}try/")
         page.wait_for_selector(".output:not(:empty)", timeout=120_000)
-        assert not [path for path in loaded if re.search(r"/lessons/.*\.js$", path)]
+        assert not [path for path in loaded if re.search(r"/lessons/|(steps|heads|compare)_view|training_replay", path)]
         page.click("#tab-learn")
         page.get_by_role("button", name="Three tokens, every number").wait_for()
         assert [path for path in loaded if path.endswith("/lessons/lessons.js")]

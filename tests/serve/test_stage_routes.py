@@ -192,6 +192,73 @@ def test_every_kind_of_model_has_all_of_it(kind, tmp_path):
     assert found["by"] == ("carried" if kind == "encoder" else "influence")
 
 
+def test_units_of_a_feed_forward_part_add_up_and_are_worth_their_slope(site, run, text_run):
+    """Worths against a run with a unit scaled by a thousandth; vectors against the layer itself."""
+    cross, row = max(one["index"] for one in run["attentions"] if one["role"] == "cross"), 2
+    found = site.get(f"/api/runs/1/{cross}/feed_forward", query=row, explained=row, count=7, unit=3).json()
+    model = text_run.model.model
+    part = model.decoder.blocks[-1].feed_forward
+    assert (found["activation"], found["gated"], found["by"], found["count"]) == ("ReLU", False, "influence", 640)
+    assert found["token"] == run["targets"][row]
+    assert found["asked"]["unit"] == 3
+    for name in ("effect", "writes"):
+        listed = np.array([one[name] for one in found["units"]])
+        total = listed.sum(axis=0) + np.array(found["others"][name]) + np.array(found["bias"][name])
+        expected = found["effect"] if name == "effect" else found["output"]
+        np.testing.assert_allclose(total, expected, rtol=1e-4, atol=1e-4)
+    effects = [abs(one["effect"]) for one in found["units"]]
+    assert effects == sorted(effects, reverse=True)
+    assert len(effects) == 7
+    assert found["others"]["count"] == 633
+    target = text_run.encoded.target_ids[row + 1]
+
+    def log_probability(unit, scaled):
+        def scale(module, args):
+            x = args[0].clone()
+            x[0, row, unit] *= 1 + scaled
+            return (x,)
+
+        hook = part.W_2.register_forward_pre_hook(scale)
+        with torch.no_grad():
+            value = text_run.model.run(text_run.encoded)[0, row].double().log_softmax(-1)[target]
+        hook.remove()
+        return float(value)
+
+    for one in found["units"][:3]:
+        slope = (log_probability(one["unit"], 1e-2) - log_probability(one["unit"], -1e-2)) / 2e-2
+        assert one["effect"] == pytest.approx(slope, rel=2e-2, abs=1e-4)
+        unit = one["unit"]
+        np.testing.assert_allclose(one["gate"]["W"], part.W_1.weight[unit].detach(), rtol=1e-5, atol=1e-9)
+        products = np.array(found["input"]) @ np.array(one["gate"]["W"]) + one["gate"]["b"]
+        assert one["gate"]["value"] == pytest.approx(products, rel=1e-4, abs=1e-4)
+        written = one["hidden"] * part.W_2.weight[:, unit].detach()
+        np.testing.assert_allclose(one["writes"], written, rtol=1e-4, atol=1e-6)
+        curve = np.array(found["curve"])
+        assert np.interp(one["gate"]["value"], curve[:, 0], curve[:, 1]) == pytest.approx(one["active"])
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "encoder_decoder"])
+def test_every_kind_of_model_has_feed_forward_parts(kind, tmp_path):
+    client = Client(Session(load_text_model(of_transom(kind, tmp_path / kind))))
+    client.post("/api/runs", {"text": "the cat sat"})
+    found = client.get("/api/runs/1/0/feed_forward", query=1, explained=0).json()
+    assert found["by"] == ("size" if kind == "encoder" else "influence")
+    sizes = [one["size"] for one in found["units"]]
+    if kind == "encoder":
+        assert sizes == sorted(sizes, reverse=True)
+        assert found["effect"] is found["units"][0]["effect"] is found["others"]["effect"] is None
+    assert sizes == pytest.approx([np.linalg.norm(one["writes"]) for one in found["units"]], rel=1e-4)
+
+
+def test_a_trace_and_an_unknown_unit_are_refused_plainly(site):
+    client = Client(Session(trace=small_trace(["a", "b", "c"])))
+    refused = client.get("/api/runs/1/0/feed_forward")
+    said = "a trace has no model, so its feed-forward parts cannot be taken apart; open the model itself"
+    assert (refused.status_code, refused.json()["error"]) == (400, said)
+    for fields, error in (({"unit": 640}, "there are unit=640, so 640"), ({"query": 99}, "so 99 is none of them")):
+        assert error in site.get("/api/runs/1/0/feed_forward", **fields).json()["error"]
+
+
 class NoResidual(torch.nn.Module):
     """A block whose attention replaces its input instead of being added to it."""
 

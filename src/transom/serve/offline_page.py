@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from transom.serve.session import SessionRun
 
 IMPORT = re.compile(r'^import (?:\{\s(?P<names>[^}]+)\s\} from )?"(?P<file>\.{1,2}/[\w/]+)\.js";\n', re.MULTILINE)
+LATER = re.compile(r'\(\) => import\("(?P<file>\.{1,2}/[\w/]+)\.js"\)')  # a module that is loaded when it is needed
+NEEDS_SERVER = {"lessons/lessons", "stage/compare_view", "training_replay"}  # views that an offline page does not have
 EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function) (?P<name>\w+))", re.MULTILINE)
 STYLE = re.compile(r' *<link rel="stylesheet" href="(?P<file>[\w/]+\.css)">\n')
 FIRST = "app"
@@ -81,7 +83,12 @@ def add_module(name: str, modules: dict[str, str], importers: tuple[str, ...]) -
     source = read_static(f"{name}.js")
     for match in IMPORT.finditer(source):
         add_module(resolve_import(name, match["file"]), modules, (*importers, name))
+    later = [resolve_import(name, match["file"]) for match in LATER.finditer(source)]
+    for module in later:
+        if module not in NEEDS_SERVER:
+            add_module(module, modules, (*importers, name))
     exported = ", ".join(match["name"] for match in EXPORT.finditer(source))
+    source = LATER.sub("() => {}", source)  # it is there already
     body = EXPORT.sub("", IMPORT.sub(lambda match: import_as_constant(name, match), source))
     modules[name] = f"const {constant_name(name)} = (() => {{\n{body}return {{ {exported} }};\n}})();"
 

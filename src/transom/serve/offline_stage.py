@@ -3,8 +3,16 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from transom.names import Misfit
 from transom.serve import stage_queries
-from transom.serve.request_fields import InfluenceRequest, RowRequest, ThumbnailsRequest, WindowRequest
+from transom.serve.feed_forward_queries import feed_forward_units
+from transom.serve.request_fields import (
+    FeedForwardRequest,
+    InfluenceRequest,
+    RowRequest,
+    ThumbnailsRequest,
+    WindowRequest,
+)
 
 if TYPE_CHECKING:
     from transom.serve.session import SessionRun
@@ -27,10 +35,26 @@ def stage_answers(run: "SessionRun", attention: int, head: int, job: "Job") -> I
     for row in explained_rows(run, token):
         fields = InfluenceRequest(row=row, first=window.first, first_target=window.first_target, count=window.count)
         yield f"influence?row={row}&{place}", stage_queries.influence_for_row(run, fields, job)
+    yield from feed_forward_answers(run, attention, token)
     rows = run.attention(attention)[1].problem.shape[2]
     for query in range(min(rows, 2 * RAILS)):
         fields = RowRequest(head=head, query=query)
         yield f"{attention}/row?head={head}&query={query}", stage_queries.row_arithmetic(run, attention, fields)
+
+
+def feed_forward_answers(run: "SessionRun", attention: int, token: int) -> Iterator[tuple[str, Any]]:
+    """The feed-forward part of the block that is open, at the tokens whose predictions are explained."""
+    from transom.lens.capture.residual_sizes import block_path
+
+    block = block_path(run.attention(attention)[0])
+    first = next(index for index, name in enumerate(run.trace.names) if block_path(name) == block)
+    for row in explained_rows(run, token):
+        fields = FeedForwardRequest(query=row, explained=row if run.info["likely"] else None)
+        query = f"query={row}" if fields.explained is None else f"query={row}&explained={row}"
+        try:
+            yield f"{first}/feed_forward?{query}", feed_forward_units(run, first, fields)
+        except Misfit:
+            return  # no model, or none that can be taken apart: the page says that it is not there
 
 
 def thumbnail_requests(run: "SessionRun") -> Iterator[tuple[str, ThumbnailsRequest]]:

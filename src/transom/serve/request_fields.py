@@ -95,6 +95,15 @@ class RowRequest(RequestFields, frozen=True):
     count: Annotated[int, msgspec.Meta(ge=1, le=64)] = 20
 
 
+class FeedForwardRequest(RequestFields, frozen=True):
+    """The feed-forward part after an attention, at one token of its rows; `explained` is the row that is explained."""
+
+    query: Index = 0
+    explained: Index | None = None
+    count: Annotated[int, msgspec.Meta(ge=1, le=32)] = 10
+    unit: Index | None = None  # with all its numbers too, wherever it ranks
+
+
 class TopEdgesRequest(RequestFields, frozen=True):
     """The strongest edges of a head."""
 

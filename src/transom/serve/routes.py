@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from transom.serve import (
+    feed_forward_queries,
     influence_queries,
     map_tiles,
     offline_page,
@@ -175,6 +176,11 @@ async def row(context: RequestContext, request: "Request") -> Answer:
     return await context.compute_once(request, lambda job: stage_queries.row_arithmetic(run, index, fields))
 
 
+async def feed_forward(context: RequestContext, request: "Request") -> Answer:
+    run, index, fields = context.attention_query(request, request_fields.FeedForwardRequest)
+    return await context.compute_once(request, lambda job: feed_forward_queries.feed_forward_units(run, index, fields))
+
+
 RUN = "/api/runs/{run}"
 ATTENTION = RUN + "/{attention:int}"
 ROUTES = (
@@ -200,6 +206,9 @@ ROUTES = (
     Route("GET", ATTENTION + "/tile", tile, "a tile of a head's map at some zoom (bytes)"),
     Route("GET", ATTENTION + "/weights", weights, "up to 64 × 64 single weights and scores, with their tokens"),
     Route("GET", ATTENTION + "/row", row, "one row of a head: its query, keys, values, scores, weights and their sum"),
+    Route(
+        "GET", ATTENTION + "/feed_forward", feed_forward, "the feed-forward part of its block at one token, by units"
+    ),
     Route("GET", ATTENTION + "/influence", edge_estimates, "up to 64 × 64 edges by influence, beside their weights"),
     Route("GET", ATTENTION + "/strongest", strongest, "the strongest edges of a head, by weight or by influence"),
     Route("GET", ATTENTION + "/effects", effects, "the strongest edges of a row: weight, norm, share and effect"),

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from transom.files.atomic_files import PARTIAL, replace_folder, temporary_path, write_errors_as_misfit
 from transom.names import Misfit
+from transom.serve.offline_page import LATER, read_static
 from transom.serve.recorded_runs import RecordedRun, Recording, record_run, shipped_recordings
 from transom.serve.site_pages import HomeEntry, home_page, lesson_page, playground_page
 
@@ -198,13 +199,17 @@ def summarize(folder: Path, site: Files, lessons: int, recorded: list[str]) -> S
         return sum(len(content) for name, content in site.items() if name.startswith(prefixes))
 
     model = size(f"{PLAYGROUND}/model/")
-    later = sum(len(content) for name, content in site.items() if is_of_lessons(name))
+    later = sum(len(content) for name, content in site.items() if is_loaded_later(name))
     return SiteSummary(
         str(folder), len(site), size(""), size(f"{PLAYGROUND}/") - model - later, model, lessons, recorded
     )
 
 
-def is_of_lessons(name: str) -> bool:
-    """Whether a file of the playground is loaded only when lessons are opened."""
-    is_script = name.startswith(f"{PLAYGROUND}/lessons/") and name.endswith(".js")
-    return is_script or name.startswith(f"{PLAYGROUND}/answers/api/lessons/")
+def is_loaded_later(name: str) -> bool:
+    """Whether a file of the playground is loaded only when its view is opened."""
+    views = (
+        "lessons/",
+        "answers/api/lessons/",
+        *(match["file"][2:] for match in LATER.finditer(read_static("app.js"))),
+    )
+    return name.startswith(tuple(f"{PLAYGROUND}/{view}" for view in views))

@@ -10,6 +10,8 @@ from transom.serve.answer_cache import Answer
 from transom.serve.request_fields import InfluenceRequest, RowRequest, ThumbnailsRequest, WindowRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from transom.lens import Sight
@@ -95,26 +97,12 @@ def influence_for_row(run: "SessionRun", fields: InfluenceRequest, job: "Job") -
 
     Where no prediction can be followed back, heads come with Σ weight · ‖value‖ instead, and there are no edges.
     """
-    import torch
-
-    from transom.lens.ablation.ablated_runs import logits_of
     from transom.lens.attribution.influence import influence
 
-    text_run = run.text_run
-    if text_run is None or text_run.model.kind == "encoder":
+    if run.text_run is None or not can_explain(run):
         return carried_values(run)
-    model, encoded = text_run.model, text_run.encoded
-    rows = len(encoded.targets or encoded.tokens)
-    if fields.row >= rows:
-        raise Misfit(f"there are rows={rows}, so {fields.row} is none of them; count from 0 to {rows - 1}")
-    written = [*(encoded.target_ids or encoded.ids)[1:], *text_run.new_ids[-1:]]
-    target = written[fields.row] if fields.row < len(written) else None
-
-    def log_probability(result: object) -> "Tensor":
-        logits = logits_of(result)[:, fields.row].double().log_softmax(dim=-1)
-        chosen = logits.argmax(dim=-1) if target is None else torch.tensor([target])
-        return logits.gather(1, chosen[:, None])[:, 0]
-
+    model, encoded = run.text_run.model, run.text_run.encoded
+    log_probability = explained_number(run, fields.row)
     found = influence(model.model, encoded.inputs, log_probability)
     job.raise_if_cancelled()
     heads, edges = [], []
@@ -126,6 +114,33 @@ def influence_for_row(run: "SessionRun", fields: InfluenceRequest, job: "Job") -
             None if known is None else round_values(known.edges(batch=0, rows=window[0], keys=window[1]).sum(dim=0))
         )
     return {"by": INFLUENCE, "row": fields.row, "heads": heads, "edges": edges}
+
+
+def can_explain(run: "SessionRun") -> bool:
+    """Whether rows predict tokens, so that something may be said of a prediction."""
+    return run.text_run is not None and run.text_run.model.kind != "encoder"
+
+
+def explained_number(run: "SessionRun", row: int) -> "Callable[[object], Tensor]":
+    """From the model's result, the log-probability of the token that came after a row, or of the likeliest one."""
+    import torch
+
+    from transom.lens.ablation.ablated_runs import logits_of
+
+    assert run.text_run is not None
+    encoded = run.text_run.encoded
+    rows = len(encoded.targets or encoded.tokens)
+    if row >= rows:
+        raise Misfit(f"there are rows={rows}, so {row} is none of them; count from 0 to {rows - 1}")
+    written = [*(encoded.target_ids or encoded.ids)[1:], *run.text_run.new_ids[-1:]]
+    target = written[row] if row < len(written) else None
+
+    def log_probability(result: object) -> "Tensor":
+        logits = logits_of(result)[:, row].double().log_softmax(dim=-1)
+        chosen = logits.argmax(dim=-1) if target is None else torch.tensor([target])
+        return logits.gather(1, chosen[:, None])[:, 0]
+
+    return log_probability
 
 
 def carried_values(run: "SessionRun") -> dict[str, Any]:

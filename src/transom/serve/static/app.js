@@ -11,12 +11,8 @@ import "./downloads.js";
 import "./glossary.js";
 import "./notebook_frame.js";
 import "./stage/stage_view.js";
-import "./stage/compare_view.js";
 import "./arrows_view.js";
-import "./steps_view.js";
 import "./map_view.js";
-import "./heads_view.js";
-import "./training_replay.js";
 
 // The views by the names that links use: the title of the tab, and the element.
 const VIEWS = {
@@ -30,7 +26,14 @@ const VIEWS = {
   learning: ["Training", "transom-training-replay"],
 };
 const WITHOUT_RUN = new Set(["learn", "learning"]);
-const LOADED_LATER = { learn: () => import("./lessons/lessons.js") }; // when the view is first opened
+// Views that are loaded when they are first opened.
+const LOADED_LATER = {
+  walk: () => import("./steps_view.js"),
+  heads: () => import("./heads_view.js"),
+  compare: () => import("./stage/compare_view.js"),
+  learn: () => import("./lessons/lessons.js"),
+  learning: () => import("./training_replay.js"),
+};
 
 function buildTabs() {
   const list = document.getElementById("tabs");

@@ -1,6 +1,6 @@
 // What is shown, shared by all parts of the page and written into its address, so that a link leads back to it.
 
-const STAGE = ["level", "token", "by", "scene"];
+const STAGE = ["level", "token", "by", "scene", "part", "unit"];
 const LESSONS = ["lesson", "screen", "edit"];
 const IN_ADDRESS = ["view", "run", "attention", "head", "row", "key", "x", "y", "zoom", "step", "measure"]
   .concat(STAGE, LESSONS);
@@ -18,6 +18,7 @@ const NUMBERS = new Set([
   "level",
   "token",
   "scene",
+  "unit",
 ]);
 
 function parseAddress(hash) {
@@ -37,8 +38,18 @@ class State extends EventTarget {
   // Go where an address leads; what was chosen in another run is given up.
   follow(place) {
     const isOther = place.run !== undefined && place.run !== this.now.run;
-    const gone = { row: null, key: null, x: null, y: null, zoom: null, level: null, token: null };
-    this.set({ ...(isOther ? gone : {}), ...place });
+    const gone = {
+      row: null,
+      key: null,
+      x: null,
+      y: null,
+      zoom: null,
+      level: null,
+      token: null,
+      part: null,
+      unit: null,
+    };
+    this.set({ part: null, unit: null, ...(isOther ? gone : {}), ...place });
   }
 
   // Change some names; listeners of those that have a new value are called.

@@ -81,8 +81,9 @@ function feedForwardBack(hidden, block, dy, rows) {
 // Back through the parts of a stack, the last first; returns the gradients by its input and by the source.
 function stackBack(tape, dy, isPreNorm) {
   let ofSource = null;
-  for (const { x, sum, rows, norm, attention, parts, hidden, block } of tape.toReversed()) {
-    const into = isPreNorm ? dy : normBack(sum, dy, rows, norm);
+  for (const entry of tape.toReversed()) {
+    const { x, sum, rows, norm, attention, parts, hidden, block } = entry;
+    const into = entry.gradient = isPreNorm ? dy : normBack(sum, dy, rows, norm);
     const [ofPart, source] = attention
       ? attentionBack(attention, parts, into)
       : [feedForwardBack(hidden, block, into, rows), null];
@@ -98,10 +99,10 @@ export function gradients(model, sourceIds, targetIds, byLogits) {
   return gradientsAlong(model, sourceIds, targetIds, [byLogits])[0];
 }
 
-// The same for several numbers of one forward pass.
-export function gradientsAlong(model, sourceIds, targetIds, directions) {
+// The same for several numbers of one forward pass; `tapes` gets what each part took and gave, with its gradient.
+export function gradientsAlong(model, sourceIds, targetIds, directions, tapes = { encoder: [], decoder: [] }) {
   const isPreNorm = model.config.arrangement === "pre_norm";
-  const [encoding, decoding] = [[], []];
+  const { encoder: encoding, decoder: decoding } = tapes;
   const attentions = [];
   const encoded = model.encode(sourceIds, { attentions, tape: encoding });
   const hidden = model.decode(targetIds, encoded, { attentions, tape: decoding });

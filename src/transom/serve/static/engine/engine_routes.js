@@ -2,6 +2,7 @@
 
 import { arrowsPicture } from "./arrows_picture.js";
 import { edgeEffects } from "./edge_measures.js";
+import { feedForwardUnits } from "./feed_forward.js";
 import { RequestError } from "./request_error.js";
 import { measureHeads, measureOneHead } from "./head_measures.js";
 import { mapShape, mapTile, weightBlock } from "./map_tiles.js";
@@ -62,6 +63,7 @@ const OF_ATTENTION = {
   influence: [FIELDS.weights, ({ run, index, fields }) => json(influenceBlock(run, index, fields))],
   strongest: [FIELDS.strongest, strongest],
   effects: [FIELDS.effects, ({ run, index, fields }) => json(edgeEffects(run, index, fields))],
+  "feed_forward": [FIELDS.feedForward, ({ run, index, fields }) => json(feedForwardUnits(run, index, fields))],
   row: [FIELDS.row, ({ run, index, fields }) => json(rowArithmetic(run, index, fields))],
   picture: [FIELDS.picture, picture],
 };

@@ -123,7 +123,7 @@ export class Model {
   feedForward(x, rows, block, entry = {}) {
     const hidden = multiply(x, rows, block.first.W, block.first.b, block.first.out);
     for (let i = 0; i < hidden.length; i += 1) if (hidden[i] < 0) hidden[i] = 0;
-    Object.assign(entry, { hidden, block });
+    Object.assign(entry, { input: x, hidden, block });
     return multiply(hidden, rows, block.second.W, block.second.b, this.width);
   }
 

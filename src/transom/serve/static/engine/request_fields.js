@@ -33,6 +33,7 @@ export const FIELDS = {
   window: { first: index(), first_target: index(), count: count(16, 32) },
   influence: { first: index(), first_target: index(), count: count(16, 32), row: index() },
   row: { head: index(), query: index(), count: count(20, 64) },
+  feedForward: { query: index(), explained: index(null), count: count(10, 32), unit: index(null) },
   picture: {
     head: index(),
     format: oneOf("json", "svg", "html", "txt", "png", "pdf", "mmd", "dot"),

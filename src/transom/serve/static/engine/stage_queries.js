@@ -85,16 +85,14 @@ function stackSizes(name, tape, stack) {
   });
 }
 
-// What each head, and each edge of a window, was worth for the token after one row: the estimated change of its
-// log-probability without it, by one backward pass.
-export function influenceForRow(run, fields) {
-  const { row } = fields;
+// From the logits of a pass, the gradient by them of the log-probability of the token that came after a row.
+export function logProbabilityGradient(run, row) {
   const rows = run.targetIds.length;
   if (row >= rows) {
     throw new RequestError(`there are rows=${rows}, so ${row} is none of them; count from 0 to ${rows - 1}`);
   }
   const target = run.targetIds[row + 1] ?? largest(run.logitsOf(row), 1)[0];
-  const byLogits = (logits) => {
+  return (logits) => {
     const gradient = new Float64Array(logits.length);
     softmax(rowOf(logits, row, run.vocabulary)).forEach((
       chance,
@@ -103,7 +101,13 @@ export function influenceForRow(run, fields) {
     gradient[row * run.vocabulary + target] += 1;
     return gradient;
   };
-  const attentions = gradients(run.translator.model, run.sourceIds, run.targetIds, byLogits);
+}
+
+// What each head, and each edge of a window, was worth for the token after one row: the estimated change of its
+// log-probability without it, by one backward pass.
+export function influenceForRow(run, fields) {
+  const { row } = fields;
+  const attentions = gradients(run.translator.model, run.sourceIds, run.targetIds, logProbabilityGradient(run, row));
   const heads = attentions.map((one) =>
     Array.from({ length: one.heads }, (_, head) => round(headInfluence(one, head)))
   );

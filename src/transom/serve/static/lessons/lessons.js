@@ -8,6 +8,11 @@ import { canCompute } from "./lesson_requests.js";
 import { LessonView } from "./lesson_view.js";
 import { session, state, withErrors } from "../state.js";
 
+// Their style, which other views do not need.
+const style = make("link", { rel: "stylesheet", href: "lessons/lessons.css" });
+const styled = new Promise((done) => ["load", "error"].forEach((kind) => style.addEventListener(kind, done)));
+document.head.append(style);
+
 class Lessons extends HTMLElement {
   connectedCallback() {
     this.stopListening = [
@@ -24,6 +29,7 @@ class Lessons extends HTMLElement {
 
   load() {
     return withErrors(async () => {
+      await styled;
       this.titles ??= await get("/api/lessons");
       this.editor?.close();
       this.editor = null;

@@ -5,6 +5,7 @@ import { formatNumber, wordOf } from "../token_text.js";
 import { colourOf, stageColours, toNumbers } from "./colours.js";
 import { clamp, text } from "./draw_tools.js";
 import { FlowStrengths } from "./flow_strengths.js";
+import { FEED_FORWARD } from "./place.js";
 import { placeOf, sidesOf } from "./shape.js";
 import { worthHint, worthLabel, worthOf } from "./worth_text.js";
 
@@ -39,7 +40,7 @@ export class BlockLevel {
     const focused = this.element.querySelector(":focus")?.dataset.card;
     const parts = place.block.parts.map((part) => this.partCards(part));
     this.chart = this.sizesChart();
-    this.element.replaceChildren(...parts, ...this.chart);
+    this.element.replaceChildren(...parts, this.feedForwardCard(), ...this.chart);
     if (focused) this.element.querySelector(`[data-card="${focused}"]`)?.focus();
     this.update(this.progress);
   }
@@ -65,6 +66,22 @@ export class BlockLevel {
     if (worth?.change > 0) card.classList.add("hinders");
     if (light !== null) card.style.setProperty("--light", `${Math.round(100 * clamp(light))}%`);
     return card;
+  }
+
+  // The way into the part that is no head.
+  feedForwardCard() {
+    const { stage, place } = this;
+    const isPredicting = stage.shape.predicts && place.lane === stage.shape.last;
+    const token = place.lane.tokens[isPredicting ? stage.now.token : 0];
+    const open = () => stage.open({ level: 3, attention: place.block.parts[0].index, part: FEED_FORWARD, row: null });
+    const card = make(
+      "button",
+      { type: "button", class: "head-card feed-forward-card", onclick: open, "data-card": FEED_FORWARD },
+      make("span", { class: "name" }, `hidden units at “${wordOf(token)}”`),
+      make("span", {}, "which did most, and what is added"),
+    );
+    const title = "Feed-forward: works on each token alone";
+    return make("section", { class: "head-cards", "aria-label": title }, make("h2", {}, title), make("div", {}, card));
   }
 
   // The head's map, a cell a dot; the style sheet makes it as large as the card.
@@ -118,8 +135,8 @@ export class BlockLevel {
     columns.forEach((one, i) => one.classList.toggle("dark", progress < (i + 0.5) / (columns.length + 0.5)));
   }
 
-  rectOf({ attention, head }) {
-    const card = this.element.querySelector(`[data-card="${attention}-${head}"]`);
+  rectOf({ attention, head, part }) {
+    const card = this.element.querySelector(`[data-card="${part ?? `${attention}-${head}`}"]`);
     return card ? boxWithin(card, this.element) : null;
   }
 

@@ -80,6 +80,15 @@ export class StageData {
     return this.ask(`row ${attention} ${head} ${query}`, () => this.get(`${attention}/row`, { head, query }));
   }
 
+  // The feed-forward part of a block at one token, and what its units were worth for the chosen prediction.
+  feedForward({ attention, row, token, level, unit }) {
+    const fields = { query: row, explained: this.run.likely.length ? token : null };
+    const name = `feed_forward ${attention} ${row} ${fields.explained}`;
+    const found = this.ask(name, () => this.get(`${attention}/feed_forward`, fields));
+    if (!found || level < 4 || found.units.some((one) => one.unit === unit)) return found;
+    return this.ask(`${name} ${unit}`, () => this.get(`${attention}/feed_forward`, { ...fields, unit }));
+  }
+
   async loadThumbnails() {
     const { attentions } = this.run;
     const isLong = attentions.some((one) => Math.max(one.queries, one.keys) > LONG);

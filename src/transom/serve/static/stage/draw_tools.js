@@ -26,6 +26,19 @@ export function vectorPath(values, { x, y, width, height, most }) {
   }).join("");
 }
 
+const LEAST_BAR = 1.2; // pixels
+
+// A vector with no more numbers than there is room for bars: of each few the largest, or of products their sum.
+export function fewer(values, width, adds = false) {
+  const each = Math.ceil((values.length * LEAST_BAR) / width);
+  if (each < 2) return values;
+  const count = Math.ceil(values.length / each);
+  const join = adds
+    ? (some) => some.reduce((sum, one) => sum + one, 0)
+    : (some) => some.reduce((one, other) => (Math.abs(other) > Math.abs(one) ? other : one));
+  return Array.from({ length: count }, (_, i) => join(values.slice(i * each, (i + 1) * each)));
+}
+
 export const peak = (...vectors) => Math.max(1e-9, ...vectors.flat().map(Math.abs));
 
 // An SVG that fills its level.

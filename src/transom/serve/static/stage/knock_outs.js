@@ -16,7 +16,7 @@ const NOTICEABLE = 0.01; // nats
 export function knockOuts(stage) {
   const { now, run, changes } = stage;
   if (changes) return [describeChanges(stage, changes)];
-  if (!run.model || isOffline || now.level < 3) return [];
+  if (!run.model || isOffline || now.level < 3 || now.part) return [];
   const layer = run.attentions[now.attention].name;
   const edge = edgeOf(stage);
   const takeHead = () => stage.knockOut([{ layer, head: now.head }], headName(now.attention, now.head));

@@ -131,6 +131,17 @@ export function blockBox(layout, lane, block) {
   return layout.box(block.from, lane.start + 2, block.length, lane.room - 4);
 }
 
+const NEAR = 9; // pixels: a gauge is small
+
+// The token whose feed-forward gauge is at a place of the stage; null if none is.
+export function gaugeAt(layout, { rails }, block, { x, y }) {
+  for (let index = rails.first; index < rails.first + rails.count; index += 1) {
+    const gauge = layout.at(block.feedForward, rails.at(index));
+    if (Math.abs(gauge.x - x) < NEAR && Math.abs(gauge.y - y) < Math.min(NEAR, rails.gap / 2)) return index;
+  }
+  return null;
+}
+
 // How high the stage must be for a width on a narrow screen, where blocks follow each other downwards.
 export function tallHeight(shape) {
   const most = Math.max(...shape.lanes.map((lane) => lane.blocks.length));

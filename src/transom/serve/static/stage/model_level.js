@@ -5,9 +5,10 @@ import { make } from "../dom.js";
 import { wordAt } from "../token_text.js";
 import { stageColours } from "./colours.js";
 import { blockButtons, headButtons, placeAt } from "./head_buttons.js";
-import { blockBox, layoutModel, paneBox } from "./layout.js";
+import { blockBox, gaugeAt, layoutModel, paneBox } from "./layout.js";
 import { ModelScene } from "./model_scene.js";
 import { barList, nextTokens } from "./next_tokens.js";
+import { FEED_FORWARD } from "./place.js";
 import { flyToken, showNexts } from "./rail_ends.js";
 import { sidesOf } from "./shape.js";
 
@@ -166,17 +167,23 @@ export class ModelLevel {
       for (const block of lane.blocks) {
         const { x, y, w, h } = blockBox(this.layout, lane, block);
         const isInside = offsetX >= x && offsetX <= x + w && offsetY >= y && offsetY <= y + h;
-        if (isInside) this.stage.open({ level: 2, attention: block.parts[0].index });
+        if (!isInside) continue;
+        const attention = block.parts[0].index;
+        const row = gaugeAt(this.layout, lane, block, { x: offsetX, y: offsetY });
+        const isGauge = row !== null;
+        this.stage.open(isGauge ? { level: 3, attention, part: FEED_FORWARD, row } : { level: 2, attention });
       }
     }
   }
 
   // The rectangle from which a deeper level grows.
-  rectOf({ level, attention, head }) {
+  rectOf({ level, attention, head, part: isPart }) {
     for (const lane of this.layout.lanes) {
       for (const block of lane.blocks) {
         const part = block.parts.find((one) => one.index === attention);
-        if (part) return level === 2 ? blockBox(this.layout, lane, block) : paneBox(this.layout, part.panes[head]);
+        if (part) {
+          return level === 2 || isPart ? blockBox(this.layout, lane, block) : paneBox(this.layout, part.panes[head]);
+        }
       }
     }
     return null;

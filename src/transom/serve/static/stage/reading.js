@@ -5,6 +5,7 @@ import { button, hint, make } from "../dom.js";
 import { session, state } from "../state.js";
 import { strongestHead } from "../suggestion.js";
 import { formatNumber, wordOf } from "../token_text.js";
+import { feedForwardTable } from "./feed_forward_text.js";
 import { knockOuts } from "./knock_outs.js";
 import { legend } from "./legend.js";
 import { predictions } from "./next_tokens.js";
@@ -61,7 +62,9 @@ export class Reading {
     const influence = shape.predicts ? data.influence(now.token) : null;
     if (influence === undefined) return null;
     const found = strongestHead(influence, run, now.token) ?? session.run?.suggestion;
-    if (!found || (now.level >= 3 && now.attention === found.attention && now.head === found.head)) return null;
+    if (!found || (now.level >= 3 && !now.part && now.attention === found.attention && now.head === found.head)) {
+      return null;
+    }
     const go = () => this.stage.open({ level: 3, attention: found.attention, head: found.head, row: null });
     const label = `Look at ${headName(found.attention, found.head)}: ${found.why}`;
     return button(label, go, { type: "button", class: "chip", title: found.hint });
@@ -86,6 +89,10 @@ export class Reading {
         predictions(stage.run, stage.shape.last.tokens, now.token),
       );
     }
+    if (now.part) {
+      const found = stage.data.feedForward(now);
+      return found ? asTable(...feedForwardTable(found)) : null;
+    }
     const found = now.level >= 4 ? stage.data.row(now.attention, now.head, now.row) : null;
     if (!found) return null;
     const rows = found.keys.map((
@@ -100,7 +107,7 @@ export class Reading {
 
   explore() {
     const { now } = this.stage;
-    if (now.level < 3) return null;
+    if (now.level < 3 || now.part) return null;
     const links = VIEWS.map(([view, title]) => button(title, () => state.set({ view }), { type: "button" }));
     return make(
       "div",

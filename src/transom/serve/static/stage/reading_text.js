@@ -4,6 +4,7 @@ import { headName } from "../attention_names.js";
 import { likeliestNote, nextOf, predictionTitle, quote } from "../prediction_text.js";
 import { formatNumber, formatPercent, wordAt } from "../token_text.js";
 import { largest } from "./draw_tools.js";
+import { feedForwardSentences } from "./feed_forward_text.js";
 import { placeOf, sidesOf } from "./shape.js";
 import { worthOf, worthSentence } from "./worth_text.js";
 
@@ -14,7 +15,8 @@ const KINDS = {
 };
 
 export function sentences(stage) {
-  const found = [model, block, head, row, number][stage.now.level - 1](stage);
+  const { level, part } = stage.now;
+  const found = part ? feedForwardSentences(stage) : [model, block, head, row, number][level - 1](stage);
   return { ...found, spoken: `${found.title}. ${found.say.join(" ")}` };
 }
 

@@ -79,6 +79,10 @@ export class StageHeader {
     const found = placeOf(shape, now.attention);
     if (!found || now.level === 1) return ["the whole model"];
     const sides = sidesOf(shape, now.attention);
+    if (now.part) {
+      const token = `feed-forward, “${wordAt(sides.rows.tokens, now.row)}” (token ${now.row})`;
+      return ["model", found.block.label, token, `unit ${now.unit}`].slice(0, now.level);
+    }
     const kind = attentionName(now.attention, this.stage.run).split(", ")[1];
     const names = ["model", found.block.label, `${kind ? `${kind}, ` : ""}head ${now.head}`];
     if (now.row !== null) names.push(`“${wordAt(sides.rows.tokens, now.row)}” (row ${now.row})`);

@@ -3,24 +3,19 @@
 import { post } from "../api.js";
 import { make } from "../dom.js";
 import { announce, isAvailable, session, state, withErrors } from "../state.js";
-import { BlockLevel } from "./block_level.js";
 import { StageData } from "./data.js";
-import { HeadLevel } from "./head_level.js";
-import { ModelLevel } from "./model_level.js";
-import { NumberLevel } from "./number_level.js";
-import { placeKey, validPlace } from "./place.js";
+import { levelClass } from "./levels.js";
+import { forgotten, placeKey, validPlace } from "./place.js";
 import { findWindows, measureStage, takeStep } from "./stage_size.js";
 import { Player } from "./player.js";
 import { Reading } from "./reading.js";
-import { RowLevel } from "./row_level.js";
 import { modelShape, placeOf } from "./shape.js";
 import { StageHeader } from "./stage_header.js";
 import { listenForKeys } from "./stage_keys.js";
 import { zoom } from "./zoom.js";
 
-const CLASSES = [null, ModelLevel, BlockLevel, HeadLevel, RowLevel, NumberLevel];
 const LEAST = 120; // pixels
-const PLACE = ["level", "attention", "head", "row", "key", "token", "by", "scene"];
+const PLACE = ["level", "attention", "head", "row", "key", "token", "by", "scene", "part", "unit"];
 
 class StageView extends HTMLElement {
   connectedCallback() {
@@ -48,6 +43,10 @@ class StageView extends HTMLElement {
 
   get now() {
     return { ...state.now, by: state.now.by ?? "weight", ...validPlace(this.run, this.shape, state.now) };
+  }
+
+  laneOf({ attention }) {
+    return placeOf(this.shape, attention).lane;
   }
 
   // Another run: all of it anew.
@@ -108,7 +107,7 @@ class StageView extends HTMLElement {
     [this.shownWidth, this.shownHeight] = [size.width, size.height];
     this.area.style.height = `${size.height}px`;
     this.area.dataset.level = now.level;
-    const level = new CLASSES[now.level](this, size);
+    const level = new (levelClass(now))(this, size);
     const isDeeper = before && now.level > before.number;
     const isOuter = before && now.level < before.number;
     const rect = isDeeper ? before.rectOf(now) : null;
@@ -147,8 +146,7 @@ class StageView extends HTMLElement {
       announce("this copy does not contain that head");
       return;
     }
-    const deeper = place.level < 3 ? { row: null, key: null } : place.level < 5 ? { key: null } : {};
-    state.set({ ...deeper, ...place });
+    state.set({ ...forgotten(place), ...place });
   }
 
   goOut() {

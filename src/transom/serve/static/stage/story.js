@@ -34,7 +34,7 @@ export class Story {
     const scene = this.scenes[number - 1];
     this.stage.giveBack();
     const place = scene.place();
-    state.set({ scene: number, ...place });
+    state.set({ scene: number, part: null, unit: null, ...place });
     if (scene.plays) this.stage.player.play(true);
     else this.stage.player.scrub(scene.begins ?? 1);
     this.stage.reading.show();
