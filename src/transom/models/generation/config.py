@@ -21,6 +21,7 @@ class GenerationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     max_new_tokens, max_length   the most tokens to generate, or to have with the prompt; the first takes precedence,
                                  and with neither the model's longest sequence is the limit
+    min_new_tokens, min_length   the fewest, in the same way
     early_stopping               of a beam search: True ends with `num_beams` finished sequences, False when the best
                                  unfinished one is worse than they are at its present length, "never" when none can
                                  become better
@@ -91,6 +92,12 @@ class GenerationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         for name, values in tokens.items():
             for token in values:
                 check_integer(name, token, 0)
+        for name in ("forced_bos_token_id", "forced_eos_token_id"):
+            if tokens[name] and set(tokens[name]) <= set(self.suppress_tokens):
+                raise Misfit(
+                    f"{name}={getattr(self, name)!r} can be forced only if it may be chosen, but suppress_tokens has"
+                    " it too; take it out of one of the two"
+                )
         if not all(self.bad_words_ids):
             raise Misfit("bad_words_ids must hold lists of tokens, but one is empty; leave it out")
 

@@ -22,7 +22,7 @@ CustomProcessor = Callable[[Tensor, Tensor], Tensor]
 class LogitsProcessors:
     """The rules that the settings ask for at every step.
 
-    counts, limits   of each prompt: its tokens, and the most new ones
+    counts, limits   of each prompt: its tokens, padding of a tensor included, and the most new ones
     custom           rules of the caller: functions of the tokens so far and the logits
     """
 
@@ -36,7 +36,8 @@ class LogitsProcessors:
     ) -> None:
         self.settings, self.prompt_length, self.custom = settings, prompt_length, custom
         self.limits = limits
-        self.least = (settings.min_length - counts).clamp(min=settings.min_new_tokens)  # new tokens of each prompt
+        least = settings.min_new_tokens  # takes precedence over min_length, as max_new_tokens does over max_length
+        self.least = torch.full_like(counts, least) if least else (settings.min_length - counts).clamp(min=0)
         self.largest_least = int(self.least.max()) if len(self.least) else 0
         self.ends, self.suppressed, self.suppressed_first, self.forced_ends = (
             torch.tensor(tokens, dtype=torch.int64, device=counts.device)
@@ -52,7 +53,9 @@ class LogitsProcessors:
         ]
         self.samplers = list(sampling_processors(settings)) if settings.do_sample else []
         self.reads_tokens = settings.repetition_penalty != 1.0 or settings.no_repeat_ngram_size > 0 or bool(self.words)
-        self.forces = settings.forced_bos_token_id is not None or len(self.forced_ends) > 0
+        # After prompts of one token; padding counts, so that it does not matter which other rows there are.
+        self.forces_first = settings.forced_bos_token_id is not None and len(counts) > 0 and int(counts.max()) == 1
+        self.forces = self.forces_first or len(self.forced_ends) > 0
         suppresses = len(self.suppressed) > 0 or len(self.suppressed_first) > 0
         self.any = bool(
             self.samplers or self.custom or self.reads_tokens or self.largest_least > 0 or self.forces or suppresses
@@ -69,7 +72,7 @@ class LogitsProcessors:
         if new_tokens < self.largest_least and len(self.ends):
             logits = sampling.suppress_tokens(logits, self.ends, self.least[prompts()] > new_tokens)
         if self.forces:
-            logits = self.force(logits, tokens.shape[1], self.limits[prompts()] == new_tokens + 1)
+            logits = self.force(logits, new_tokens, self.limits[prompts()] == new_tokens + 1)
         if len(self.suppressed):
             logits = sampling.suppress_tokens(logits, self.suppressed)
         if len(self.suppressed_first) and new_tokens == self.begin_index:
@@ -89,17 +92,17 @@ class LogitsProcessors:
             logits = sampling.no_repeat_ngram(logits, tokens, settings.no_repeat_ngram_size, real)
         return sampling.bad_words(logits, tokens, self.words, real) if self.words else logits
 
-    def force(self, logits: Logits, length: int, is_last: Bool[Tensor, " batch"]) -> Logits:
-        """The forced first token of a sequence of one token, and the forced end at the limit."""
-        first = self.settings.forced_bos_token_id
-        if first is not None and length == 1:
-            logits = sampling.force_tokens(logits, torch.tensor([first], device=logits.device))
+    def force(self, logits: Logits, new_tokens: int, is_last: Bool[Tensor, " batch"]) -> Logits:
+        """The forced first token after prompts of one token, and the forced end at the limit."""
+        if self.forces_first and new_tokens == 0:
+            first = torch.tensor([self.settings.forced_bos_token_id], device=logits.device)
+            logits = sampling.force_tokens(logits, first)
         return sampling.force_tokens(logits, self.forced_ends, is_last) if len(self.forced_ends) else logits
 
     @property
     def begin_index(self) -> int:
         """After how many new tokens the first free one comes: a forced one stands before it."""
-        return 1 if self.prompt_length == 1 and self.settings.forced_bos_token_id is not None else 0
+        return 1 if self.forces_first else 0
 
 
 def as_tuple(tokens: int | tuple[int, ...] | list[int] | None) -> tuple[int, ...]:
