@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from model_folders import of_transom
+from model_folders import MAKERS, of_transom
 from serve.browsing import SENTENCE
 from serve.client import Client, events_of, small_trace
 
@@ -33,7 +33,8 @@ def test_a_decoder_writes_on_token_by_token(tmp_path):
     new = model.continue_tokens(ids, 5)
     assert [event["token"] for event in tokens] == model.token_strings(new)
     run = last["run"]
-    assert run["output"] == tokens[-1]["text"] == model.decode(new)
+    assert "the cat sat" + run["output"] == model.decode([*ids, *new])
+    assert run["output"].startswith(tokens[-1]["text"]), "half a character is not shown while it is written"
     assert run["tokens"] == model.token_strings([*ids, *new[:-1]])
     assert run["written"] == model.token_strings([*ids[1:], *new])
     saved = Client(Session(trace=client.session.runs[run["run"]].trace)).get("/api/runs/1").json()
@@ -47,6 +48,28 @@ def test_a_decoder_writes_on_token_by_token(tmp_path):
     beside = client.get(f"/api/runs/{run['run']}/beside", other=read["run"]).json()["rows"]
     assert beside[-1]["sides"][1] is None
     assert beside[0]["kl"] == pytest.approx(0.0, abs=1e-6), "both read the same so far"
+
+
+@pytest.mark.parametrize("origin", ["transom", "hf"])
+def test_what_is_written_follows_the_text_in_whole_characters(origin, tmp_path, monkeypatch):
+    model = load_text_model(MAKERS[origin]("decoder", tmp_path / "decoder"))
+    client, text = Client(Session(model)), "the cat"
+    written = " sat 猫 é😀." if origin == "transom" else " sat on the mat"
+    ids = model.encode_fitting(text)
+    new = model.encode_fitting(text + written)[len(ids) :]
+
+    def continue_tokens(ids, most, on_token=None):
+        for token in new:
+            (on_token or id)(token)
+        return new
+
+    monkeypatch.setattr(model, "continue_tokens", continue_tokens)
+    *tokens, last = events_of(client.post("/api/writing", {"text": text, "more": len(new)}))
+    assert last["run"]["output"] == tokens[-1]["text"] == written
+    texts = [event["text"] for event in tokens]
+    assert not any("\ufffd" in text for text in texts)
+    assert all(later.startswith(earlier) for earlier, later in pairwise(texts))
+    assert len(texts) == len(new)
 
 
 def test_the_model_is_chosen_by_its_name_and_a_trace_stands_beside_it(tmp_path):

@@ -151,6 +151,16 @@ def test_a_letter_of_several_bytes_is_held_back_until_it_is_whole():
     assert shown == ["a", "é", "→", "b"]
 
 
+def test_what_a_tokenizer_joins_later_does_not_end_the_stream():
+    shown: list[str] = []
+    texts = {1: "do", 2: "do n't", 3: "do n't", 4: "don't go"}
+    pieces = TextStreamer(lambda ids: texts[len(ids)], shown.append)
+    for token in range(4):
+        pieces.on_token(0, token)
+    assert shown == ["do", " n't", "go"]
+    assert pieces.sent == "do n'tgo", "what was sent stays"
+
+
 def test_half_a_letter_at_the_end_is_shown_at_last():
     tokenizer = Tokenizer.train("bpe", ["x"], 260)
     shown: list[str] = []

@@ -179,7 +179,7 @@ def result_lines(result: "SeeResult", width: int, colour: bool, everything: bool
 def headline(result: "SeeResult") -> str:
     """The text, the output, and the model."""
     text = f"“{make_visible(result.text)}”" if result.text else count_noun(len(result.trace.names), "attention")
-    output = f" → “{make_visible(result.output)}”" if result.output else ""
+    output = f" → “{make_visible(result.output.strip())}”" if result.output else ""
     return f"{text}{output}  ({make_visible(result.model)})"
 
 

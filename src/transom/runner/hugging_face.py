@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from transom.names import Misfit
@@ -136,7 +135,7 @@ class HuggingFaceTextModel(TextModel):
         return [self.continue_prompt(prompt, max_new_tokens, stream, settings) for prompt in prompts]
 
     def continue_prompt(self, prompt: str, max_new_tokens: int, stream: OnText | None, settings: dict[str, Any]) -> str:
-        from transom.training.inference import TextStreamer, decode_continuation
+        from transom.training.inference import TextStreamer
 
         ids = self.encode_fitting(prompt)
         count = self.room_for(max_new_tokens, len(ids))
@@ -145,7 +144,7 @@ class HuggingFaceTextModel(TextModel):
                 f"the prompt has {len(ids)} tokens, but {self.name} takes {self.longest} with those it writes;"
                 " give a shorter one"
             )
-        decode = partial(decode_continuation, self.decode, prompt, ids)
+        decode = self.written_decoder(prompt)
         streamer = TextStreamer(decode, stream)
         if stream is not None:
             settings = {**settings, "streamer": TokenStreamer(lambda token: streamer.on_token(0, token))}

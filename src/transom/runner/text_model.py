@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from transom.names import Misfit, count_noun
@@ -111,6 +112,14 @@ class TextModel:
     def decode(self, ids: list[int]) -> str:
         """The text of the tokens together, without special ones."""
         raise NotImplementedError
+
+    def written_decoder(self, prompt: str) -> Callable[[list[int]], str]:
+        """What turns the tokens that the model writes into text: of a decoder, as it follows the prompt."""
+        from transom.training.inference import decode_continuation
+
+        if self.kind != "decoder":
+            return self.decode
+        return partial(decode_continuation, self.decode, prompt, self.encode_fitting(prompt))
 
     def unknown_words(self, text: str) -> list[str]:
         """The words of a text that the model reads as its unknown token."""

@@ -32,8 +32,8 @@ class TextRun:
 
     @property
     def output(self) -> str:
-        """What the model wrote, or the target it was given."""
-        return self.model.decode(self.encoded.target_ids[1:] or self.new_ids)
+        """What the model wrote, as it follows the text, or the target it was given."""
+        return self.model.written_decoder(self.text)(self.encoded.target_ids[1:] or self.new_ids)
 
     def find_origin(self, layer: str, sight: "Sight", head: int) -> "HeadOrigin":
         """The input and the parameters of a head, found by running the model again."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from transom.lens.replay import Replay
     from transom.lessons import Lesson
     from transom.runner import TextModel
+    from transom.runner.text_model import OnToken
     from transom.runner.watched_run import TextRun
 
 OnWritten = Callable[[dict[str, str]], object]  # called with each token the model writes, and the text so far
@@ -169,13 +170,8 @@ class Session:
         """Run a model on a text and record all its attention."""
         from transom.runner.watched_run import encode_and_continue, likely_labels, likely_tokens, watch_run
 
-        model, start, ids = self.find_model(fields.model), time.perf_counter(), []
-
-        def on_token(token: int) -> None:
-            ids.append(token)
-            if on_written is not None:
-                on_written({"token": model.token_strings([token])[0], "text": model.decode(ids)})
-
+        model, start = self.find_model(fields.model), time.perf_counter()
+        on_token = None if on_written is None else report_tokens(model, fields.text, on_written)
         text_run = encode_and_continue(model, fields.text, fields.target, fields.more, on_token)
         trace, output = watch_run(text_run)
         result = {"likely": likely_tokens(model, output), "seconds": round(time.perf_counter() - start, 4)}
@@ -195,6 +191,19 @@ class Session:
         models = [model_info(model) for model in self.models.values()]
         opened = {"lesson": self.lesson is not None, "replay": self.replay is not None}
         return {"name": self.name, "models": models, **opened, "runs": [run.summary() for run in self.runs.values()]}
+
+
+def report_tokens(model: "TextModel", prompt: str, on_written: OnWritten) -> "OnToken":
+    """A function of each token that a model writes, which reports it with the text so far, in whole characters."""
+    from transom.training.inference import TextStreamer
+
+    streamer = TextStreamer(model.written_decoder(prompt))
+
+    def on_token(token: int) -> None:
+        streamer.on_token(0, token)
+        on_written({"token": model.token_strings([token])[0], "text": streamer.sent})
+
+    return on_token
 
 
 def model_info(model: "TextModel | None") -> dict[str, str] | None:

@@ -206,9 +206,13 @@ def decode_continuation(
 
 
 class TextStreamer:
-    """Streams text as tokens come; a character of several bytes is held back until it is complete."""
+    """The text of tokens as they come; a character of several bytes is held back until it is complete.
 
-    def __init__(self, decode: Callable[[list[int]], str], stream: Callable[[str], object] | None) -> None:
+    decode   turns all tokens so far into text, such as `decode_continuation` after a prompt
+    stream   called with each new piece; all of them together are `sent`
+    """
+
+    def __init__(self, decode: Callable[[list[int]], str], stream: Callable[[str], object] | None = None) -> None:
         self.decode, self.stream = decode, stream
         self.tokens: list[int] = []
         self.sent = ""
@@ -220,7 +224,12 @@ class TextStreamer:
             self.send(text)
 
     def send(self, text: str) -> None:
-        """Send the part of a text that was not sent before."""
-        if self.stream is not None and text.startswith(self.sent) and text != self.sent:
-            self.stream(text[len(self.sent) :])
-            self.sent = text
+        """Send the part of a text that was not sent before.
+
+        A tokenizer that joins what it had written apart ("do n't" to "don't") changes text that is sent already: what
+        follows as many characters goes on.
+        """
+        piece = text[len(self.sent) :]
+        self.sent = text if text.startswith(self.sent) else self.sent + piece
+        if piece and self.stream is not None:
+            self.stream(piece)

@@ -161,7 +161,7 @@ class TextForm extends HTMLElement {
   showProgress(text) {
     const before = this.soFar && text.startsWith(this.soFar) ? this.soFar : "";
     this.soFar = text;
-    const prompt = make("span", { class: "prompt" }, this.more ? `${this.text.value} ` : "");
+    const prompt = make("span", { class: "prompt" }, this.more ? this.text.value : "");
     this.output.replaceChildren(prompt, before, make("span", { class: "new" }, text.slice(before.length)));
   }
 
@@ -170,7 +170,7 @@ class TextForm extends HTMLElement {
     const isTyping = this.text.value !== this.settledText; // a text of the visitor's that has not run yet stays
     if (this.shownRun !== run && text && !isTyping) this.text.value = this.settledText = text;
     this.shownRun = run;
-    this.output.replaceChildren(make("span", { class: "prompt" }, this.more && output ? `${text} ` : ""), output ?? "");
+    this.output.replaceChildren(make("span", { class: "prompt" }, this.more && output ? text : ""), output ?? "");
     this.note.textContent = note ?? "";
     this.showPrediction();
   }

@@ -106,9 +106,12 @@ export class EngineSession {
     }
     const start = performance.now();
     const ids = [];
+    let written = "";
     const watched = this.translator.run(text, target, (id) => {
       ids.push(id);
-      onToken({ token: tokenizer.pieces([id])[0], text: tokenizer.decode(ids) });
+      const decoded = tokenizer.decode(ids);
+      if (!decoded.endsWith("\ufffd")) written = decoded; // a character of several bytes is shown when it is whole
+      onToken({ token: tokenizer.pieces([id])[0], text: written });
     });
     this.count += 1;
     const seconds = Number(((performance.now() - start) / 1000).toFixed(4));
