@@ -16,6 +16,8 @@ from transom.names import Misfit
 from transom.serve import lesson_data
 from transom.serve.session import Session
 
+BIASED = {10}  # lessons whose scores get something from positions
+
 
 @pytest.fixture(scope="module")
 def client():
@@ -220,3 +222,37 @@ def test_no_replay_is_told():
     assert str(caught.value) == (
         "no replay is open; record one with transom train --record, and start transom serve with its file"
     )
+
+
+def staged_screens(lessons):
+    """Every screen that shows an attention, with its numbers for the stage."""
+    for number, lesson in lessons.items():
+        for screen in lesson["screens"]:
+            if screen["motion"]:
+                yield number, screen, screen["motion"]
+
+
+def test_numbers_on_the_stage_follow_from_each_other(lessons):
+    """Scores from Q and K, weights from scores, the sum from weights and V, by plain loops."""
+    screens = list(staged_screens(lessons))
+    assert len(screens) > 60
+    assert {3, 4} == {found["level"] for _, _, found in screens}
+    for number, screen, found in screens:
+        place = (number, screen["title"])
+        for row, scores in enumerate(found["taken"]):
+            dots = [sum(q * k for q, k in zip(found["Q"][row], K, strict=True)) for K in found["K"]]
+            assert dots == pytest.approx(found["scores"][row], abs=1e-9), place
+            if number not in BIASED:
+                kept = [dot * found["scale"] for dot, score in zip(dots, scores, strict=True) if score is not None]
+                assert kept == pytest.approx([score for score in scores if score is not None], abs=1e-9), place
+            powers = [0.0 if score is None else math.exp(score) for score in scores]
+            weights = [power / sum(powers) for power in powers]
+            assert weights == pytest.approx(found["weights"][row], abs=1e-9), place
+            columns = list(zip(*found["V"], strict=True))
+            total = [sum(weight * value for weight, value in zip(weights, column, strict=True)) for column in columns]
+            assert total == pytest.approx(found["sum"][row], abs=1e-9), place
+
+
+def test_scores_that_are_no_dot_products_are_not_on_the_stage(lessons):
+    cases = [screen["case"] for number, screen, _ in staged_screens(lessons) if number == 19]
+    assert cases == [""]

@@ -119,24 +119,33 @@ def test_a_number_is_changed_and_what_follows_is_marked(lessons):
     expect(page.locator("td.moved")).to_have_count(0)
 
 
-def test_an_animation_is_stepped_and_played(lessons):
-    page, motion = lessons, None
+def numbers(texts):
+    return [float(text.replace("−", "-")) for text in texts]
+
+
+def test_a_lesson_is_drawn_on_the_stage_with_its_own_numbers(lessons):
+    page = lessons
     number = next(n for n, step in enumerate(load_shipped(6).script, 1) if step.frames)
     open_screen(page, 6, number)
-    steps = load_shipped(6).steps()
-    motion = page.locator(".lesson-motion")
-    expect(motion.locator("p").first).to_contain_text(f"“{steps.tokens[0]}” looks")
-    expect(motion.get_by_text("masked", exact=True)).to_have_count(len(steps.tokens) - 1)
-    for _ in range(7):
-        motion.get_by_role("button", name="Step →").click()
-    expect(motion.locator("p").first).to_contain_text(f"this is what “{steps.tokens[1]}” takes with it")
-    weights = [f"{number:.2f}".rstrip("0").rstrip(".") for number in steps["weights"].values[1][:2]]
-    assert motion.locator("text.motion-strong").all_text_contents() == weights
-    motion.get_by_role("button", name="Play").click()
-    expect(motion.get_by_role("button", name="Pause")).to_be_visible()
-    expect(motion.locator("input")).to_have_value("8")
-    motion.get_by_role("button", name="Pause").click()
-    expect(motion.get_by_role("button", name="Play")).to_be_visible()
+    steps, stage = load_shipped(6).steps(), page.locator(".lesson-stage")
+    first, second, *_ = steps.tokens
+    expect(stage.locator(".crumbs")).to_contain_text(f"“{first}”")
+    expect(stage.get_by_text("masked", exact=True)).to_have_count(len(steps.tokens) - 1)
+    stage.get_by_role("button", name="One step on").click()
+    expect(stage.locator(".crumbs")).to_contain_text(f"“{second}”")
+    figures = numbers(text for text in stage.locator(".row-level text.figure").all_text_contents() if text)
+    assert figures[1::2] == pytest.approx(steps["weights"].values[1][:2], abs=6e-4)
+    assert figures[0::2] == pytest.approx(steps["scaled"].values[1][:2], abs=6e-3)
+    stage.locator(".opener").first.press("Enter")
+    expect(stage.locator(".number-level .final")).to_have_text(f"{steps['weights'].values[1][0]:.4f}")
+    sum_, score, _ = numbers(stage.locator(".number-level .large").all_text_contents())
+    assert sum_ == pytest.approx(steps["scores"].values[1][0], abs=6e-3)
+    assert score == pytest.approx(steps["scaled"].values[1][0], abs=6e-3)
+    page.keyboard.press("Escape")
+    stage.get_by_role("button", name="who reads whom").click()
+    expect(stage.locator(".head-level .opener")).to_have_count(len(steps.tokens))
+    stage.get_by_role("button", name="Play", exact=True).click()
+    expect(stage.get_by_role("button", name="Pause")).to_be_visible()
 
 
 def edit(page, start, text):

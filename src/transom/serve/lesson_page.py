@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from transom.lessons.steps import Step, Steps
 
 MOST_ROWS, MOST_COLUMNS, DIGITS = 16, 12, 4
-PLAYED = ("Q", "K", "V", "scores", "weights", "sum")  # the steps that an animation plays
+PLAYED = ("Q", "K", "V", "scores", "weights", "sum")  # the steps that the stage draws
+HEAD_LEVEL, ROW_LEVEL = 3, 4  # of the stage, where it begins
 EMPTY = {"says": [], "predict": None, "matrices": [], "worked": "", "claims": [], "pictures": [], "motion": None}
 EMPTY |= {"change": None, "error": ""}
 
@@ -71,7 +72,7 @@ def scripted_screen(lesson: "Lesson", number: int, claims: Sequence[Any]) -> dic
         "worked": worked_number(shown),
         "claims": [claim_to_dict(check_claim(lesson, claim)) for claim in claims],
         "pictures": step_pictures(lesson, step),
-        "motion": played_steps(case.steps, step) if step.frames else None,
+        "motion": stage_of(case.steps, step, shown),
         "change": None if step.change is None else change_to_dict(lesson, number),
     }
 
@@ -216,11 +217,36 @@ def number_name(change: "NumberChange") -> str:
     return ", ".join([".".join(change.setting), *named])
 
 
+def stage_of(steps: "Steps", step: "LessonStep", shown: "Sequence[Step]") -> dict[str, Any] | None:
+    """The attention of a screen for the stage, if the screen shows a part of it, and the level where it begins."""
+    names = {one.name for one in shown}
+    if not step.frames and not names & {"scores", "scaled", "masked", "weights", "sum"}:
+        return None
+    found = played_steps(steps, step)
+    level = HEAD_LEVEL if "weights" in names and not step.frames else ROW_LEVEL
+    return None if found is None else {"level": level, **found}
+
+
 def played_steps(steps: "Steps", step: "LessonStep") -> dict[str, Any] | None:
-    """The numbers that an animation plays, row by row; None if some are missing. A masked score is None."""
+    """The numbers of one attention, row by row; None if some are missing or scores are no dot products. A masked score
+    is None; `scale` is what the dot product is multiplied by; `head` is named if there are several."""
+    import numpy as np
+
     if any(name not in steps for name in PLAYED):
         return None
-    found = {name: steps[name, step.head or 0, step.layer].to_dict()["values"] for name in PLAYED}
+    head, layer = step.head or 0, step.layer
+    try:
+        parts = {name: steps[name, head, layer] for name in PLAYED}
+        Q, K, scores = (parts[name].values for name in ("Q", "K", "scores"))
+    except Misfit:
+        return None  # several attentions of one name
+    if Q.shape[1] != K.shape[1] or not np.allclose(Q @ K.T, scores):
+        return None
     last = next((name for name in ("biased", "capped", "scaled") if name in steps), "scores")
-    taken = steps["masked" if "masked" in steps else last, step.head or 0, step.layer].to_dict()["values"]
-    return {"tokens": steps.tokens, "keys": steps.at_tokens, "taken": taken, "taken_name": last, **found}
+    taken = steps["masked" if "masked" in steps else last, head, layer].to_dict()["values"]
+    place = np.unravel_index(np.abs(scores).argmax(), scores.shape)
+    scaled = steps["scaled", head, layer].values if "scaled" in steps else scores
+    scale = float(scaled[place] / scores[place]) if scores[place] else 1.0
+    found = {name: part.to_dict()["values"] for name, part in parts.items()}
+    named = head if len(steps.heads) > 1 else None
+    return {"head": named, "tokens": steps.tokens, "keys": steps.at_tokens, "taken": taken, "scale": scale, **found}

@@ -4,9 +4,9 @@ import { parseDrawing } from "../arrows_drawing.js";
 import { hint, make } from "../dom.js";
 import { buildChange } from "./lesson_change.js";
 import { lessonMatrix } from "./lesson_matrix.js";
-import { buildMotion } from "./lesson_motion.js";
 import { buildFrames } from "./lesson_player.js";
 import { buildQuestion, buildVerdict } from "./lesson_question.js";
+import { LessonStage } from "./lesson_stage.js";
 
 // `request` names the lesson and the screen to the server, null where there is none; `verdict` is undefined before an
 // answer; `onAnswer` gets it.
@@ -59,8 +59,10 @@ function buildPicture({ pictures, motion }) {
       ? make("div", { class: "lesson-picture", tabindex: 0, role: "group", "aria-label": "Picture" }, drawings)
       : null;
   }
+  const { element } = new LessonStage(motion);
+  if (!drawings.length) return element;
   const still = make("div", { class: "lesson-picture" }, drawings);
-  return make("div", {}, buildMotion(motion), make("details", {}, make("summary", {}, "The same as pictures"), still));
+  return make("div", {}, element, make("details", {}, make("summary", {}, "The same as pictures"), still));
 }
 
 const MARKS = { right: "✓", slip: "✗", wrong: "✗ Wrong:", "no slip": "✗ No slip:" };

@@ -1,10 +1,9 @@
 // A dot product, number by number: vectors, their products, what they add up to, and what becomes of the sum.
 
 import { draw } from "../dom.js";
-import { canvasOf, clamp, fewer, peak, signed, text, vectorPath } from "./draw_tools.js";
+import { canvasOf, clamp, fewer, peak, text, vectorNumbers, vectorPath } from "./draw_tools.js";
 
 const ADDED = 0.75; // of the animation: all products are added up
-const ROOMY = 22; // pixels of a bar with room for its number
 
 export class DotProduct {
   // `strips` are { values, kind, name, note }, those of kind "product" appear one by one; `places` are the heights of
@@ -34,18 +33,10 @@ export class DotProduct {
     const at = isTall ? { x: left, anchor: "start" } : { x: left - 16, anchor: "end" };
     const isProduct = kind === "product";
     const shown = fewer(values, width, isProduct);
-    const each = width / shown.length;
     const most = peak(shown);
     const d = vectorPath(shown, { x: left, y, width, height: tall * 1.3, most });
     const bars = draw("path", { d, class: isProduct ? "product" : `vector ${kind}` });
-    const numbers = shown.map((value, j) => {
-      const isRoomy = each > 32 || (each > ROOMY && Math.abs(value) > 0.12 * most);
-      return isRoomy
-        ? text(left + (j + 0.5) * each, y + (value < 0 ? -5 : 14), signed(value, 1), "number", {
-          "text-anchor": "middle",
-        })
-        : null;
-    }).filter((one) => one);
+    const numbers = vectorNumbers(shown, { x: left, y, width });
     const grouped = shown.length < values.length ? `, ${Math.ceil(values.length / shown.length)} to a bar` : "";
     const nodes = [
       text(at.x, y - (isTall ? tall * 0.72 : 3), name, `token ${kind}`, {

@@ -26,6 +26,21 @@ export function vectorPath(values, { x, y, width, height, most }) {
   }).join("");
 }
 
+const [ROOMY, WIDE] = [27, 40]; // pixels of a bar with room for its number, and for two decimals
+const figureOf = (value, digits) => String(Number(value.toFixed(digits)) + 0).replace("-", "−");
+
+// The numbers of a vector beside its bars, on the other side of the line; none where there is no room for them.
+export function vectorNumbers(values, { x, y, width }) {
+  const each = width / values.length;
+  if (each < ROOMY) return [];
+  const digits = each < WIDE ? 1 : 2;
+  return values.map((value, i) =>
+    text(x + (i + 0.5) * each, y + (value < 0 ? -4 : 12), figureOf(value, digits), "number", {
+      "text-anchor": "middle",
+    })
+  );
+}
+
 const LEAST_BAR = 1.2; // pixels
 
 // A vector with no more numbers than there is room for bars: of each few the largest, or of products their sum.

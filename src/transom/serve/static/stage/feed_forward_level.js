@@ -85,7 +85,7 @@ export class FeedForwardLevel {
       before: peak(units.map((one) => one.gate.value)),
       hidden: peak(units.map((one) => one.hidden)),
       value: peak(output, ...written, others.writes, bias?.writes ?? []),
-      effect: peak(units.map((one) => one.effect ?? one.size)),
+      effect: peak([...units, others, ...(bias ? [bias] : [])].map((one) => one.effect ?? 0)),
     };
     const svg = canvasOf({ width: size.width, height: Math.max(size.height, this.foot + 40) }, this.sentence);
     this.lines = units.map((unit, i) => unitLine(this, unit, i));
@@ -115,7 +115,7 @@ export class FeedForwardLevel {
     const { at, top, found, lane } = this;
     const next = explainedToken(this.stage, found);
     const worth = next ? `for ${next}` : "length";
-    const names = [[at.isTall ? "sum" : "input · W_1", at.isTall ? at.before : at.meet], [
+    const names = [[at.isTall ? "sum" : `input · ${found.gated ? "W_gate" : "W_1"}`, at.isTall ? at.before : at.meet], [
       found.gated ? `${found.activation} × up` : found.activation,
       at.hidden,
     ], [

@@ -55,7 +55,10 @@ export class HeadLevel {
     const ribbons = isTall
       ? { x: 0, y: 22, w: width, h: height * 0.48 }
       : { x: 0, y: 20, w: width * 0.52, h: height - 44 };
-    const side = Math.min(isTall ? width - 90 : width * 0.36, isTall ? height * 0.36 : height - 110);
+    const side = Math.min(
+      isTall ? width - 90 : Math.min(width * 0.36, width * 0.4 - 36),
+      isTall ? height * 0.36 : height - 110,
+    );
     const grid = isTall
       ? { x: 84, y: height * 0.6, w: side, h: side }
       : { x: width * 0.6 + 30, y: (height - side) / 2 + 8, w: side, h: side };

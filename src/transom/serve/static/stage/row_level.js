@@ -3,7 +3,7 @@
 import { draw, make } from "../dom.js";
 import { formatNumber, wordOf } from "../token_text.js";
 import { boxWithin } from "./block_level.js";
-import { canvasOf, clamp, ease, largest, peak, text, vectorPath } from "./draw_tools.js";
+import { canvasOf, clamp, ease, largest, peak, text, vectorNumbers, vectorPath } from "./draw_tools.js";
 import { keyLine } from "./row_lines.js";
 import { sidesOf } from "./shape.js";
 
@@ -100,14 +100,16 @@ export class RowLevel {
       rx: 7,
       class: "lens",
     });
-    const d = vectorPath(found.Q, { x: at.keys, y: 0, width, height: tall * 0.7, most: most.query });
-    return draw("g", { class: "rider" }, lens, draw("path", { d, class: `vector ${this.sides.rows.side}` }));
+    const place = { x: at.keys, y: 0, width, height: tall * 0.7, most: most.query };
+    const vector = draw("path", { d: vectorPath(found.Q, place), class: `vector ${this.sides.rows.side}` });
+    return draw("g", { class: "rider" }, lens, vector, vectorNumbers(found.Q, place));
   }
 
   // What the head gives: the sum of what has flown in.
   sum() {
     const { at, foot, found, sides } = this;
     this.total = draw("path", { class: `vector ${sides.rows.side}` });
+    this.totals = draw("g", {}, vectorNumbers(found.output, { x: at.value, y: foot, width: at.end - at.value }));
     const { others } = found;
     const rest = others.count
       ? [
@@ -130,6 +132,7 @@ export class RowLevel {
         { "text-anchor": "end" },
       ),
       this.total,
+      this.totals,
     ];
   }
 
@@ -158,7 +161,8 @@ export class RowLevel {
       Math.max(0, line.weightValue * soft * (this.at.value - this.at.weight - this.at.gap)),
     );
     line.weight.style.opacity = soft;
-    line.value.style.opacity = line.isOpen ? soft * (1 - 0.55 * flown) : 0;
+    line.value.style.opacity = line.isOpen ? soft : 0;
+    line.value.firstChild.style.opacity = 1 - 0.55 * flown;
     const y = flown > 0 && flown < 1 ? line.y + (this.foot - line.y) * flown : line.y;
     line.value.setAttribute("transform", `translate(0 ${y})`);
     line.isIn = flown >= 1;
@@ -170,6 +174,7 @@ export class RowLevel {
     const arrived = this.lines.filter((line) => line.isOpen && line.isIn);
     const partial = found.output.map((_, i) => arrived.reduce((sum, line) => sum + line.weightValue * line.V[i], 0));
     const values = flow >= 1 ? found.output : partial;
+    this.totals.style.opacity = flow >= 1 ? 1 : 0;
     this.total.setAttribute(
       "d",
       vectorPath(values, { x: at.value, y: foot, width: at.end - at.value, height: 60, most: most.value }),

@@ -2,7 +2,7 @@
 
 import { draw } from "../dom.js";
 import { formatNumber, wordAt, wordOf } from "../token_text.js";
-import { opener, peak, signed, text, vectorPath } from "./draw_tools.js";
+import { opener, peak, signed, text, vectorNumbers, vectorPath } from "./draw_tools.js";
 
 // `level` is the RowLevel that the line is drawn in. A masked key opens nothing.
 export function keyLine(level, key, i) {
@@ -44,7 +44,12 @@ function scoreParts({ at, high, most, found, sides }, key, y) {
   return {
     key: draw("path", { d: vectorPath(key.K, { ...bars, most: peak(key.K) }), class: `vector ${sides.keys.side}` }),
     product: isOpen
-      ? draw("path", { d: vectorPath(products, { ...bars, most: most.product }), class: "product" })
+      ? draw(
+        "g",
+        {},
+        draw("path", { d: vectorPath(products, { ...bars, most: most.product }), class: "product" }),
+        vectorNumbers(products, bars),
+      )
       : null,
     scoreBar: draw("rect", { x: left, y: y + bar, width: across, height: 0.8 * thick, rx: 3, class: "score-bar" }),
     score: text(at.score + half, y + figure, label, isOpen ? kind : "note", { "text-anchor": "middle" }),
@@ -54,10 +59,11 @@ function scoreParts({ at, high, most, found, sides }, key, y) {
 function weightParts({ at, high, most, sides }, key, y) {
   const bars = { x: at.value, y: 0, width: at.end - at.value, height: Math.min(high, 48) * 0.8, most: most.value };
   const { figure, bar, thick, kind } = figurePlace(high);
-  const d = vectorPath(key.V.map((one) => one * key.weight), bars);
+  const weighted = key.V.map((one) => one * key.weight);
+  const vector = draw("path", { d: vectorPath(weighted, bars), class: `vector ${sides.keys.side}` });
   return {
     weightBar: draw("rect", { x: at.weight, y: y + bar, height: thick, rx: 4, class: `square ${sides.rows.side}` }),
     weight: text(at.weight, y + figure, key.score === null ? "" : formatNumber(key.weight, 3), kind),
-    value: draw("path", { d, class: `vector ${sides.keys.side}` }),
+    value: draw("g", {}, vector, vectorNumbers(weighted, bars)),
   };
 }

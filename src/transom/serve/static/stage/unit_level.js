@@ -51,7 +51,7 @@ export class UnitLevel {
     const strips = [
       { values: found.input, kind: side, name: wordOf(found.token), note: "goes in" },
       ...columns.flatMap(([part, name, isDone]) => [
-        { values: part.W, kind: "learned", name: `unit ${unit.unit}`, note: `learned, ${name}` },
+        { values: part.W, kind: "learned", name, note: `of unit ${unit.unit}` },
         { values: times(part.W), kind: "product", name: "product", note: noteOf(part, isDone), isDone },
       ]),
     ];
@@ -71,7 +71,7 @@ export class UnitLevel {
     const first = [isTall ? `sum${bias}` : `all ${found.input.length} added up${bias}`, signed(value)];
     const gated = unit.up === null ? [] : [[`× ${signed(unit.up.value)}, from W_up`, signed(unit.hidden)]];
     const last = found.by === "influence"
-      ? [isTall ? `for ${next}` : `nats for ${next}, by estimate`, effectText(unit.effect)]
+      ? [isTall ? `for ${next}` : `nats for ${next}`, effectText(unit.effect)]
       : [isTall ? "writes" : "the length of what it writes", formatNumber(unit.size, 3)];
     return [first, [found.activation, signed(unit.active)], ...gated, last];
   }
