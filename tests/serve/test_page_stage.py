@@ -310,7 +310,7 @@ def test_one_token_is_chosen_in_all_views(page):
     page.locator(".stage-next").nth(3).click()
     expect(page.locator(".stage-token.target[aria-pressed=true]")).to_have_attribute("data-token", "target-3")
     read, written = run["targets"][3].strip(), run["written"][3].strip()
-    expect(page.locator(".reading h2")).to_contain_text(f"“{read}” → predicts “{written}”")
+    expect(page.locator(".reading h2")).to_contain_text(f"“{read}” predicts “{written}”")
     influence = fetch_json(page, f"/api/runs/{run['run']}/influence?row=3&count=1")["heads"]
     worth = {(index, head): abs(value) for index, heads in enumerate(influence) for head, value in enumerate(heads)}
     best, head = max(worth, key=lambda place: worth[place])
@@ -325,7 +325,7 @@ def test_one_token_is_chosen_in_all_views(page):
     page.click("#tab-see")
     page.wait_for_selector("#from-3[aria-pressed=true]")
     expect(page.locator(".head-words")).to_contain_text("In this text the head ")
-    expect(page.locator("transom-text-form .hint").last).to_contain_text(f"“{read}” → predicts “{written}”")
+    expect(page.locator("transom-text-form .hint").last).to_contain_text(f"“{read}” predicts “{written}”")
     page.click("#from-2")
     page.click("#tab-walk")
     expect(page.locator("tr.chosen th")).to_have_text(run["targets"][2].strip())
@@ -346,7 +346,7 @@ def test_an_arrow_is_taken_out_inside_a_head_and_the_chosen_token_is_told_of(pag
     wait_level(page, 3)
     heads = fetch_json(page, f"/api/runs/{run['run']}/heads")["heads"]
     does = next(one["description"] for one in heads if (one["layer"], one["head"]) == (layer_name(run, cross), 0))
-    expect(page.locator(".reading")).to_contain_text(f"In this text the head {does}.")
+    expect(page.locator(".reading")).to_contain_text(f"In this text the head {does}")
     with page.expect_response(re.compile("/knock_out$")) as response:
         page.get_by_role("button", name="Take out").click()
     (edge,) = response.value.request.post_data_json["edges"]
@@ -356,8 +356,30 @@ def test_an_arrow_is_taken_out_inside_a_head_and_the_chosen_token_is_told_of(pag
     written = run["written"][2]
     said = page.locator(".changed [role=status]").inner_text()
     assert f"“{written.strip()}”" in said
-    shares = [float(share) for share in re.findall("([0-9.]+) %", said)]
+    shares = [float(share) for share in re.findall("([0-9.]+) %", said.split(". ")[0])]  # one, if it hardly changes
     both = [100 * words[written][side] for side in ("before", "after")]
     assert shares[0] == pytest.approx(both[0], abs=0.51)
     assert shares[-1] == pytest.approx(both[1], abs=0.51)
     assert "nats" not in said
+    likeliest = max(words.values(), key=lambda one: one["after"])["token"]
+    assert ("It is still the likeliest." in said) == (likeliest == written)
+    (crossed,) = page.locator(".square.taken-out").all()
+    assert crossed.is_visible()
+    page.get_by_role("button", name="Switch off head 0").click()
+    expect(page.locator(".reading")).to_contain_text(re.compile(r"It (helps|hinders|hardly matters) .*measured"))
+    page.evaluate(f"() => {{ location.hash += '&attention={cross}&head=1'; }}")
+    expect(page.locator(".reading h2")).to_contain_text("head 1")
+    expect(page.locator(".changed")).to_have_count(0)  # it was of another head
+    page.click("#tab-stage")
+    wait_level(page, 1)
+
+
+def test_the_least_sure_token_is_named(page):
+    run = show_stage(page)
+    chances = [row[0]["probability"] for row in run["likely"]]
+    least = chances.index(min(chances))
+    said = page.locator(".reading")
+    page.locator(".stage-next").nth(least).click()
+    expect(said).to_contain_text("of all tokens, it is least sure here")
+    page.locator(".stage-next").nth((least + 1) % len(chances)).click()
+    expect(said).not_to_contain_text("least sure")

@@ -56,7 +56,7 @@ def knock_out_run(run: "SessionRun", fields: KnockOutRequest) -> dict[str, Any]:
     for row, kl in enumerate(divergences.tolist()):
         moved = (after[row] - before[row]).abs().topk(min(MOVED, before.shape[1])).indices
         likely = before[row].topk(min(LIKELY, before.shape[1])).indices
-        ids = torch.cat([likely, moved]).unique().tolist()
+        ids = torch.cat([likely, moved, after[row].topk(1).indices]).unique().tolist()
         tokens = [
             {"token": token, "before": float(before[row, number]), "after": float(after[row, number])}
             for token, number in zip(model.token_strings(ids), ids, strict=True)

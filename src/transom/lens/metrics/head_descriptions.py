@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 EVEN = 0.85  # entropy of log n from which a head reads everything about alike
+SINK = 0.4  # share of all weight from which one key, wherever it stands, is named
 MOST, OFTEN = 0.5, 0.25  # shares of the weight, or of the rows, that are named
 FOCUSED = 0.6  # mean largest weight from which a head reads one token at a time
 FEWEST_ROWS = 3  # behind a measure that asks for repeated tokens
@@ -44,7 +45,7 @@ def describe_places(known: Mapping[str, float], other: str) -> list[str]:
     shares = {words: known.get(name, 0.0) for name, words in PLACES.items()}
     if shares[PLACES["sink"]] >= MOST:
         shares[f"{PLACES['sink']} (a sink)"] = shares.pop(PLACES["sink"])
-    if known["largest_sink"] >= max(MOST, known.get("sink", 0.0) + OFTEN):
+    if known["largest_sink"] >= SINK and known["largest_sink"] > max(shares.values()):
         shares[f"one and the same token{other} (a sink)"] = known["largest_sink"]
     named = sorted(((share, words) for words, share in shares.items() if share >= OFTEN), key=lambda one: -one[0])
     return [f"{how_often(share)} reads {words}: {percent(share)}" for share, words in named[:2]]

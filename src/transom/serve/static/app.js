@@ -35,10 +35,16 @@ const LOADED_LATER = {
   learning: () => import("./training_replay.js"),
 };
 
+// The tab of the stage leads out to the whole model, if one is inside it already.
+function openView(view) {
+  const isOut = view === "stage" && state.now.view === "stage";
+  state.set({ view, ...(isOut ? { level: 1, row: null, key: null, scene: null } : {}) });
+}
+
 function buildTabs() {
   const list = document.getElementById("tabs");
   for (const [view, [title]] of Object.entries(VIEWS)) {
-    const attributes = { role: "tab", id: `tab-${view}`, "aria-controls": "view", onclick: () => state.set({ view }) };
+    const attributes = { role: "tab", id: `tab-${view}`, "aria-controls": "view", onclick: () => openView(view) };
     list.append(make("button", attributes, title));
   }
   list.addEventListener("keydown", (event) => {

@@ -12,5 +12,7 @@ export async function describeHead(run, attention, head) {
   if (!asked.has(run.run)) asked.set(run.run, get(`/api/runs/${run.run}/heads`).catch(() => null));
   const { name } = run.attentions[attention];
   const found = (await asked.get(run.run))?.heads.find((one) => one.layer === name && one.head === head);
-  return found?.description ? `In this text the head ${found.description}.` : null;
+  return found?.description
+    ? `In this text the head ${found.description}${found.description.includes("%") ? " of its weight" : ""}.`
+    : null;
 }

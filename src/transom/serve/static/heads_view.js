@@ -76,19 +76,22 @@ class HeadsView extends HTMLElement {
         `${meaning}. The ${isInfluence(measure) ? "more amber" : "darker"}, the more; click a head to see its arrows.`,
       ),
       this.grid(measure),
-      this.filter(),
-      hint("A dash: this measure does not apply to the head (no token repeats, or its keys are another text)."),
+      this.filter(names, measure),
+      hint(
+        "A dash: this measure does not apply to the head (no token repeats, or its keys are another text), or the " +
+          "head was not knocked out. Shares are of the head’s weight, averaged over all tokens of this text.",
+      ),
       this.table(names, measure),
     ));
   }
 
-  filter() {
-    const onchange = (event) => {
+  filter(names, measure) {
+    const oninput = (event) => {
       this.layerFilter = event.target.value;
-      this.show();
+      this.querySelector(".all-heads").replaceWith(this.table(names, measure));
     };
     const value = this.layerFilter ?? "";
-    const input = make("input", { id: "layer-filter", value, placeholder: "encoder, 2, cross …", onchange });
+    const input = make("input", { id: "layer-filter", value, placeholder: "encoder, 2, cross …", oninput });
     return rowOf(make("label", { for: "layer-filter" }, "Only layers with"), input);
   }
 
@@ -101,7 +104,11 @@ class HeadsView extends HTMLElement {
     const heads = [columnHead("layer"), columnHead("head"), columnHead("what it does, by its weights"), ...measures];
     const lines = sorted.map((head) => this.line(head, names));
     const table = make("table", {}, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, lines));
-    return make("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "All heads" }, table);
+    return make(
+      "div",
+      { class: "scroll tall all-heads", tabindex: 0, role: "region", "aria-label": "All heads" },
+      table,
+    );
   }
 
   measureHead(name, measure) {

@@ -84,6 +84,7 @@ export function tokenLegend(tokens) {
 }
 
 export function formatPercent(share) {
+  if (share >= 0.995 && share < 1) return share < 0.9995 ? `${(100 * share).toFixed(1)} %` : "> 99.9 %";
   if (share >= 0.0995) return `${(100 * share).toFixed(0)} %`;
   return share >= 0.001 ? `${(100 * share).toFixed(1)} %` : `${(100 * share).toPrecision(1)} %`;
 }

@@ -1,6 +1,7 @@
 // What a head does, in plain words, as in transom/lens/metrics/head_descriptions.py.
 
 const EVEN = 0.85;
+const SINK = 0.4;
 const [MOST, OFTEN] = [0.5, 0.25];
 const FOCUSED = 0.6;
 const FEWEST_ROWS = 3;
@@ -36,7 +37,8 @@ export function describeHead(values, counts, isCross) {
 function describePlaces(values, other) {
   const shares = Object.entries(PLACES).map(([name, words]) => [values[name] ?? 0, words]);
   if (shares[0][0] >= MOST) shares[0][1] += " (a sink)";
-  const isElsewhere = values.largest_sink >= Math.max(MOST, (values.sink ?? 0) + OFTEN);
+  const largest = Math.max(...shares.map(([share]) => share));
+  const isElsewhere = values.largest_sink >= SINK && values.largest_sink > largest;
   if (isElsewhere) shares.push([values.largest_sink, `one and the same token${other} (a sink)`]);
   const named = shares.filter(([share]) => share >= OFTEN).sort(([one], [another]) => another - one);
   return named.slice(0, 2).map(([share, words]) => `${howOften(share)} reads ${words}: ${percent(share)}`);

@@ -43,7 +43,7 @@ export function knockOut(run, { edges, how = "before" }) {
     const logits = [run.logitsOf(row), run.logitsOf(row, without)];
     const [before, after] = logits.map(softmax);
     const moved = largest(before.map((chance, id) => Math.abs(after[id] - chance)), MOVED);
-    const ids = [...new Set([...largest(before, LIKELY), ...moved])].sort((a, b) => a - b);
+    const ids = [...new Set([...largest(before, LIKELY), ...moved, ...largest(after, 1)])].sort((a, b) => a - b);
     const tokens = tokenizer.pieces(ids);
     const words = ids.map((id, place) => ({ token: tokens[place], before: before[id], after: after[id] }));
     return { row, kl: divergence(...logits), words: words.sort((a, b) => b.before - a.before) };

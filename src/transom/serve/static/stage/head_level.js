@@ -6,6 +6,7 @@ import { formatNumber, wordAt, wordOf } from "../token_text.js";
 import { boxWithin } from "./block_level.js";
 import { canvasOf, clamp, ease, largest, opener, ribbonPath, text } from "./draw_tools.js";
 import { sidesOf } from "./shape.js";
+import { isTakenOut } from "./taken_out.js";
 
 export const MOST_TOKENS = 24; // of each side; a longer text is a map
 const FAINTEST = 0.012;
@@ -81,6 +82,7 @@ export class HeadLevel {
         const d = ribbonPath(x + room, place(k, keys.length), x + w - room - 7, place(q, rows.length));
         const line = draw("path", { d, class: `ribbon ${this.sides.rows.side}`, pathLength: 1 });
         line.style.strokeWidth = `${0.6 + weight * (h / most) * 0.4}px`;
+        line.classList.toggle("taken-out", isTakenOut(this.stage, q, k));
         this.lines.push({ line, q, weight });
         group.append(line);
       }
@@ -129,7 +131,7 @@ export class HeadLevel {
       });
       const cells = weights[q].map((weight, k) =>
         this.cell(
-          { x: x + (k + 0.5) * wide, y: y + (q + 0.5) * high, side: Math.min(wide, high) },
+          { x: x + (k + 0.5) * wide, y: y + (q + 0.5) * high, side: Math.min(wide, high), q, k },
           weight,
           scores[q][k],
         )
@@ -148,7 +150,7 @@ export class HeadLevel {
     return [...heads, ...this.rowGroups, note];
   }
 
-  cell({ x, y, side }, weight, score) {
+  cell({ x, y, side, q, k }, weight, score) {
     if (score === null) return [text(x, y, "·", "masked", { "text-anchor": "middle", dy: 4 })];
     const edge = Math.sqrt(weight) * side * 0.92;
     const square = draw("rect", {
@@ -159,6 +161,10 @@ export class HeadLevel {
       rx: 2,
       class: `square ${this.sides.rows.side}`,
     });
+    if (isTakenOut(this.stage, q, k)) {
+      square.classList.add("taken-out");
+      return [square, text(x, y, "✕", "taken-out-sign", { "text-anchor": "middle", dy: 4 })];
+    }
     if (edge > 27) return [square, text(x, y, formatNumber(weight, 2), "inside", { "text-anchor": "middle", dy: 4 })];
     if (weight < 0.005) return [square];
     const size = clamp(side * 0.36, 7.5, 11);
@@ -175,6 +181,7 @@ export class HeadLevel {
     for (const { line, q, weight } of this.lines) {
       line.style.strokeOpacity = q === row ? 0.25 + 0.65 * weight : 0.09;
       line.style.strokeDasharray = q === row && progress < 1 ? `${grown} 1` : "";
+      if (line.classList.contains("taken-out")) line.style.strokeDasharray = "0.02 0.02";
     }
     this.rowGroups.forEach((group, q) => group.classList.toggle("now", q === row));
     this.element.querySelectorAll(".token.row").forEach((label, q) => label.classList.toggle("dim", q !== row));

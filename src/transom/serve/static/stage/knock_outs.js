@@ -11,15 +11,21 @@ import { sidesOf } from "./shape.js";
 
 const MUCH_MORE = 2; // times the change at the chosen token: then it is said where the change is largest
 const NOTICEABLE = 0.01; // nats
+const RENORMALISED = "The weight of the arrow went to the other tokens of its row.";
+const AS_IT_WAS = "All other numbers on the page are of the model as it is.";
 
-// Buttons for what can be taken out here; what was taken out, once that is known.
+// Buttons for what can be taken out here, and under them what was taken out last and what came of it.
 export function knockOuts(stage) {
-  const { now, run, changes } = stage;
-  if (changes) return [describeChanges(stage, changes)];
+  return [...takeOuts(stage), stage.changes ? describeChanges(stage, stage.changes) : null];
+}
+
+function takeOuts(stage) {
+  const { now, run } = stage;
   if (!run.model || isOffline || now.level < 3 || now.part) return [];
   const layer = run.attentions[now.attention].name;
   const edge = edgeOf(stage);
-  const takeHead = () => stage.knockOut([{ layer, head: now.head }], headName(now.attention, now.head));
+  const head = headName(now.attention, now.head);
+  const takeHead = () => stage.knockOut([{ layer, head: now.head }], head);
   const asked = stage.shape.predicts
     ? `Did it matter for ${quote(nextOf(run, now.token)?.token)}? Take it out and see:`
     : "Did it matter? Take it out and see:";
@@ -29,7 +35,10 @@ export function knockOuts(stage) {
       "div",
       { class: "take-outs" },
       edge
-        ? takeOut(`Take out ${edge.name}`, () => stage.knockOut([{ layer, ...edge.edge }], `the arrow ${edge.name}`))
+        ? takeOut(
+          `Take out ${edge.name}`,
+          () => stage.knockOut([{ layer, ...edge.edge }], `the arrow ${edge.name} of ${head}`),
+        )
         : "",
       now.level < 5 ? takeOut(`Switch off head ${now.head}`, takeHead) : "",
     ),
@@ -75,8 +84,9 @@ export function describeChanges(stage, changes) {
     make("p", { role: "status" }, said),
     barList(nextTokens(run, now.token, chosen), run.written[now.token]),
     elsewhere(stage, changes, chosen),
-    numbers(changes, chosen),
     back,
+    hint(`${changes.key === null ? "The head added nothing to any token." : RENORMALISED} ${AS_IT_WAS}`),
+    numbers(changes, chosen),
   );
 }
 
@@ -98,11 +108,13 @@ function numbers(changes, { kl }) {
   return make(
     "details",
     {},
-    make("summary", {}, "In nats"),
+    make("summary", {}, "How far all predictions moved"),
     make(
       "p",
       { class: "hint" },
-      `Here ${formatNumber(kl, 3)} nats, over all tokens together ${formatNumber(changes.change, 3)}. ${NATS}`,
+      `${formatNumber(kl, 3)} nats after this token, ${
+        formatNumber(changes.change, 3)
+      } after all tokens together. ${NATS}`,
     ),
   );
 }

@@ -3,7 +3,7 @@
 import { make } from "../dom.js";
 import { nextOf, quote } from "../prediction_text.js";
 
-export function legend({ data, now, run }) {
+export function legend({ data, now, run, shape }) {
   const influence = data.influence(now.token);
   const next = quote(nextOf(run, now.token)?.token);
   const light = influence?.by === "carried"
@@ -17,9 +17,11 @@ export function legend({ data, now, run }) {
   const items = [
     ...light,
     ["ribbon", ribbon],
+    shape.lanes.length > 1 ? ["memory", "the memory: what the encoder gives for each token"] : null,
     ["plus", "added to the token, after a norm"],
     ["gauge", "what the feed-forward part adds"],
+    ["", "layers, heads and tokens are counted from 0"],
   ];
   const item = ([kind, text]) => make("li", {}, make("span", { class: `sign ${kind}`, "aria-hidden": "true" }), text);
-  return make("ul", { class: "stage-legend" }, items.map(item));
+  return make("ul", { class: "stage-legend" }, items.filter((one) => one).map(item));
 }

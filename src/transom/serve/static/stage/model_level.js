@@ -3,6 +3,7 @@
 import { attentionName } from "../attention_names.js";
 import { make } from "../dom.js";
 import { wordAt } from "../token_text.js";
+import { captions } from "./captions.js";
 import { stageColours } from "./colours.js";
 import { blockButtons, headButtons, placeAt } from "./head_buttons.js";
 import { blockBox, gaugeAt, layoutModel, paneBox } from "./layout.js";
@@ -39,7 +40,7 @@ export class ModelLevel {
     this.tokens = make("div", { class: "stage-tokens" });
     this.bars = make("div", { class: "stage-bars" });
     this.nexts = make("div", { class: "stage-nexts", role: "group", "aria-label": "What each token predicts" });
-    this.notes = make("div", { class: "stage-notes", "aria-hidden": "true" }, this.captions());
+    this.notes = make("div", { class: "stage-notes", "aria-hidden": "true" }, captions(layout, stage.shape));
     placeAt(this.bars, { ...layout.bars, h: 0 });
     this.bars.style.height = "";
     this.overlay.replaceChildren(
@@ -50,28 +51,6 @@ export class ModelLevel {
       this.nexts,
       this.bars,
     );
-  }
-
-  // Short names of what is not a block.
-  captions() {
-    const { layout } = this;
-    if (layout.tall) return [];
-    const notes = layout.lanes.filter((lane) => lane.blocks.length).map((lane) => {
-      const edge = lane.rails.gap / 2 + 4;
-      const last = lane.rails.at(lane.rails.first + lane.rails.count - 1);
-      return [4, lane.below ? last + edge : lane.rails.at(lane.rails.first) - edge - 32, "embedding + position", 94];
-    });
-    if (layout.memory) {
-      notes.push([4, layout.memory.start + layout.memory.room / 2 - 14, "memory: what the encoder gives", 98]);
-    }
-    for (const lane of layout.lanes.filter((one) => one.below)) {
-      for (const part of lane.blocks.flatMap((block) => block.parts)) {
-        const { x, y } = paneBox(layout, part.panes[0]);
-        notes.push([x + 1, y - 16, part.kind === "cross" ? "cross" : "self", 60]);
-      }
-    }
-    const bars = this.stage.shape.predicts ? [[layout.bars.x, layout.bars.y - 24, "next token", 130]] : [];
-    return [...notes, ...bars].map(([x, y, text, w]) => placeAt(make("span", {}, text), { x, y, w, h: 18 }));
   }
 
   // The tokens of each lane: those that predict choose what is shown, others what they read.

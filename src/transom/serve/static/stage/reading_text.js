@@ -1,7 +1,7 @@
 // What is said about each level of the stage: a title, one or two sentences, and one thing to do.
 
 import { headName } from "../attention_names.js";
-import { likeliestNote, nextOf, predictionTitle, quote } from "../prediction_text.js";
+import { likeliestNote, nextOf, predictionTitle, quote, surenessSentence } from "../prediction_text.js";
 import { formatNumber, formatPercent, wordAt } from "../token_text.js";
 import { largest } from "./draw_tools.js";
 import { feedForwardSentences } from "./feed_forward_text.js";
@@ -30,8 +30,7 @@ function model({ run, shape, now }) {
       act: "Tap a token to see what it reads, or a head to go in.",
     };
   }
-  const { probability } = next.likeliest;
-  const sure = probability > 0.9 ? "It is sure." : probability > 0.5 ? "It is fairly sure." : "It is not sure.";
+  const sure = surenessSentence(run, now.token);
   const how = `Each token predicts the next one. To ask about ${quote(next.token)}, choose the token before it: ${
     quote(shape.last.tokens[now.token])
   } is chosen now.`;

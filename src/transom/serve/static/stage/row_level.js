@@ -67,7 +67,7 @@ export class RowLevel {
       `The row of ${wordOf(found.token)}`,
     );
     this.lines = keys.map((key, i) => keyLine(this, key, i));
-    this.lines[largest(keys.map((key) => key.weight))].group.classList.add("now"); // what it reads most
+    this.strongest = this.lines[largest(keys.map((key) => key.weight))].group; // what it reads most
     this.rider = this.queryMark();
     svg.append(...this.titles(), ...this.lines.map((one) => one.group), ...this.sum(), this.rider);
     this.element.replaceChildren(svg);
@@ -146,6 +146,7 @@ export class RowLevel {
     const isTravelling = meet > 0 && meet < 1;
     const along = Math.min(count - 1, meet * count - 0.5);
     this.rider.setAttribute("transform", `translate(0 ${isTravelling ? this.top + (along + 0.5) * this.high : 38})`);
+    this.strongest.classList.toggle("now", soft > 0);
     this.lines.forEach((line, i) =>
       this.updateLine(line, clamp((meet * count - i - 0.3) / 0.4), soft, ease(clamp(flow * 1.5 - (i / count) * 0.5)))
     );

@@ -51,7 +51,7 @@ function vectors(stage, head) {
     place: () => whole,
     plays: true,
     sentence: () => `Each piece becomes ${size ?? "many"} numbers, and its place in the sentence is added.`,
-    task: "Press Play: each token rides its rail, and every block adds something to it.",
+    task: "Watch: each token rides its rail, and every block adds something to it. Play shows it again.",
   };
 }
 
@@ -101,7 +101,7 @@ function future(stage) {
   return {
     place: () => ({ level: 4, attention, head: 0, row, key: null }),
     sentence: () => "Nobody may see what is not written yet.",
-    task: "Try to look ahead: the tokens still to come are masked, and stay dark.",
+    task: "Look for the tokens still to come: they are masked. They have no score, and get no weight.",
   };
 }
 

@@ -1,6 +1,5 @@
 // <transom-stage>: the whole model in one picture, and all that is inside it, level by level.
 
-import { post } from "../api.js";
 import { make } from "../dom.js";
 import { announce, isAvailable, session, state, withErrors } from "../state.js";
 import { StageData } from "./data.js";
@@ -12,6 +11,7 @@ import { Reading } from "./reading.js";
 import { modelShape, placeOf } from "./shape.js";
 import { StageHeader } from "./stage_header.js";
 import { listenForKeys } from "./stage_keys.js";
+import { dropOthers, takeOut } from "./taken_out.js";
 import { zoom } from "./zoom.js";
 
 const LEAST = 120; // pixels
@@ -54,7 +54,7 @@ class StageView extends HTMLElement {
     this.data?.close();
     this.run = session.run;
     this.shape = modelShape(this.run);
-    Object.assign(this, { changes: null, focus: null, moved: null });
+    Object.assign(this, { changes: null, withoutHead: new Map(), focus: null, moved: null });
     this.windows = findWindows(this);
     this.data = new StageData(this.run, this.windows, () => this.refresh());
     this.data.loadThumbnails();
@@ -68,6 +68,7 @@ class StageView extends HTMLElement {
   follow() {
     if (!this.run || !this.isConnected) return;
     const { now } = this;
+    dropOthers(this, now);
     const key = placeKey(now, placeOf(this.shape, now.attention)?.block.path);
     this.keepInWindow(now);
     if (!this.level || key !== this.key) this.show(now, key);
@@ -175,9 +176,7 @@ class StageView extends HTMLElement {
   }
 
   async knockOut(edges, label) {
-    const found = await withErrors(() => post(`/api/runs/${this.run.run}/knock_out`, { edges }));
-    if (!found) return;
-    this.changes = { ...found, label };
+    await withErrors(() => takeOut(this, edges, label));
     this.refresh();
   }
 

@@ -76,12 +76,12 @@ export class Story {
     );
     return [
       make("p", { class: "scene-place" }, place),
+      moves,
+      dots,
       make("h2", { class: "scene" }, scene.sentence()),
       make("p", { class: "do" }, scene.task),
       make("div", { class: "scene-try" }, scene.attempt?.(this.answers.get(number), answer) ?? []),
       this.stage.changes ? describeChanges(this.stage, this.stage.changes) : null,
-      moves,
-      dots,
     ];
   }
 }
