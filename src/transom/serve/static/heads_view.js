@@ -73,7 +73,9 @@ class HeadsView extends HTMLElement {
       this.by.element,
       this.ranking ? hint(agreementText(this.ranking)) : null,
       hint(
-        `${meaning}. The ${isInfluence(measure) ? "more amber" : "darker"}, the more; click a head to see its arrows.`,
+        `${meaning}. The ${isInfluence(measure) ? "more amber" : "darker"}, the more; click a head to see its arrows.${
+          isInfluence(measure) ? " This is about the whole text: for one chosen token, Model ranks the heads." : ""
+        }`,
       ),
       this.grid(measure),
       this.filter(names, measure),

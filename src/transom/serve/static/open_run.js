@@ -4,13 +4,15 @@ import { get } from "./api.js";
 import { make } from "./dom.js";
 import { announce, session, state, withErrors } from "./state.js";
 
+// What is chosen inside a run means nothing in another one.
+export const NO_PLACE = { row: null, key: null, x: null, y: null, zoom: null, level: null, token: null };
+
 // Show a run: with what the address asks for, as far as the run has it.
 export function showRun(run) {
   session.run = run;
   const same = state.now.run === run.run;
   const { attention, head } = same ? headOfAddress(run) : firstHead(run);
-  const place = same ? {} : { row: null, key: null, x: null, y: null, zoom: null, level: null, token: null };
-  state.set({ run: run.run, attention, head, ...place });
+  state.set({ run: run.run, attention, head, ...(same ? {} : NO_PLACE) });
   state.notify("opened");
   announce(`${run.attentions.length} attentions to look at`);
   withErrors(() => suggestHead(run.run));

@@ -4,7 +4,7 @@ import { stream } from "./api.js";
 import { shapeOf } from "./attention_names.js";
 import { hint, make, row as rowOf } from "./dom.js";
 import { isOffline } from "./offline.js";
-import { runOptions, showRun } from "./open_run.js";
+import { NO_PLACE, runOptions, showRun } from "./open_run.js";
 import { likeliestNote, nextOf, predictionTitle, quote } from "./prediction_text.js";
 import { chosenToken } from "./stage/place.js";
 import { session, state, withErrors } from "./state.js";
@@ -129,7 +129,7 @@ class TextForm extends HTMLElement {
   async showEarlierRuns() {
     const options = await runOptions(session.server.name, (one) => one.run === session.run?.run);
     this.earlierRuns.hidden = options.length < 2;
-    const onchange = (event) => state.set({ run: event.target.value });
+    const onchange = (event) => state.set({ run: event.target.value, ...NO_PLACE });
     this.earlierRuns.replaceChildren("Run ", make("select", { id: "run", onchange }, options));
   }
 

@@ -119,12 +119,14 @@ export class BlockLevel {
     ].map(([title, sizes]) => [title, sizes.slice(...range)]);
     const most = Math.max(...stages.flatMap(([, sizes]) => sizes));
     const title = make("h2", {}, "How long each token’s vector is, and what each part adds");
+    const note = make("p", { class: "hint" }, "Vectors point different ways, so their lengths do not add up.");
     return [
       make(
         "section",
         { class: "sizes" },
         title,
         make("div", {}, stages.map((one) => sizesOf(one, tokens, most, this.place.lane.side))),
+        note,
       ),
     ];
   }
@@ -150,6 +152,8 @@ export class BlockLevel {
   }
 }
 
+const shorten = (token) => ([...token].length > 4 ? `${[...token].slice(0, 3).join("")}…` : token);
+
 function sizesOf([title, sizes], tokens, most, side) {
   const [width, height] = [26 * sizes.length, 84];
   const bars = sizes.map((size, i) => {
@@ -157,7 +161,7 @@ function sizesOf([title, sizes], tokens, most, side) {
     return [
       draw("rect", { x: 26 * i + 3, y: height - tall, width: 20, height: tall, rx: 2, class: `length ${side}` }),
       text(26 * i + 13, height - tall - 3, Math.round(size), "number", { "text-anchor": "middle" }),
-      text(26 * i + 13, height + 11, [...tokens[i]].slice(0, 4).join(""), "number", { "text-anchor": "middle" }),
+      text(26 * i + 13, height + 11, shorten(tokens[i]), "number", { "text-anchor": "middle" }),
     ];
   });
   const label = `${title}: ${tokens.map((token, i) => `${token} ${formatNumber(sizes[i], 1)}`).join(", ")}`;

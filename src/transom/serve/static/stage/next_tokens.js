@@ -44,7 +44,7 @@ export function barList(entries, written) {
     const bars = [bar(probability, "before"), after === null ? null : bar(after, "after")];
     const share = after === null
       ? formatPercent(probability)
-      : `${formatPercent(probability)} → ${formatPercent(after)}`;
+      : `${formatPercent(probability).replace(" %", "")} → ${formatPercent(after)}`;
     const kind = token === null ? "others" : token === written ? "chosen" : null;
     return make(
       "li",
