@@ -25,7 +25,7 @@ def checked_page(browser, root, offline=False):
     page.on("pageerror", lambda error: page.wrong.append(str(error)))
     yield page
     context.close()
-    assert page.wrong == []
+    assert page.wrong == [], page.wrong
 
 
 def run_text(page, text=SENTENCE):

@@ -33,7 +33,7 @@ class PlainWidget:
 
 @pytest.fixture
 def view(monkeypatch):
-    monkeypatch.setattr(notebook_view, "build_widget", lambda html, chosen: PlainWidget(chosen))
+    monkeypatch.setattr(notebook_view, "build_widget", lambda view, chosen: PlainWidget(chosen))
     return NotebookView(OfflinePage("<p>"), SIZES, Selection("a.1", 1))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any, Protocol
+from uuid import uuid4
 
 from transom.files.strict_settings import suggest
 from transom.names import Misfit, check_index
@@ -51,7 +52,8 @@ class NotebookView:
 
     def __init__(self, page: FramedPage, attentions: list[AttentionSize], first: Selection) -> None:
         self.page, self.attentions = page, attentions
-        self.widget = build_widget(page.html, to_chosen(first, attentions))
+        self.name = uuid4().hex  # by which the widget knows the frame
+        self.widget = build_widget(self.name, to_chosen(first, attentions))
 
     @property
     def selection(self) -> Selection:
@@ -90,15 +92,11 @@ class NotebookView:
         )
 
     def display(self) -> None:
-        """Show it. A notebook that is saved or exported keeps the page itself, for where no widget lives."""
+        """Show it. The output is the page itself, so a notebook that is saved or exported keeps it."""
         from IPython.display import display  # pyright: ignore[reportMissingImports]
 
-        bundle = {"text/plain": repr(self), "text/html": self.page._repr_html_()}
-        if self.widget is not None:
-            widget_bundle = self.widget._repr_mimebundle_()
-            data = widget_bundle[0] if isinstance(widget_bundle, tuple) else widget_bundle
-            bundle = {**bundle, **{name: value for name, value in (data or {}).items() if "widget" in name}}
-        display(bundle, raw=True)
+        frame = f'<div data-transom-view="{self.name}">{self.page._repr_html_()}</div>'
+        display({"text/plain": repr(self), "text/html": frame}, raw=True)
 
 
 def to_chosen(selection: Selection, attentions: list[AttentionSize]) -> dict[str, int | None]:
@@ -113,8 +111,8 @@ def to_chosen(selection: Selection, attentions: list[AttentionSize]) -> dict[str
     return {"attention": index, "head": check_index(selection.head, "heads", size.heads), "row": row, "key": key}
 
 
-def build_widget(html: str, chosen: dict[str, int | None]) -> Any:
-    """An anywidget with the page in a frame; None if the package is not installed."""
+def build_widget(view: str, chosen: dict[str, int | None]) -> Any:
+    """An anywidget that speaks with the page in the frame of that name; None if the package is not installed."""
     try:
         import anywidget  # pyright: ignore[reportMissingImports]
         import traitlets  # pyright: ignore[reportMissingImports]
@@ -123,7 +121,7 @@ def build_widget(html: str, chosen: dict[str, int | None]) -> Any:
 
     class PageWidget(anywidget.AnyWidget):
         _esm = (files("transom.serve") / "notebook_widget.js").read_text(encoding="utf-8")
-        html = traitlets.Unicode().tag(sync=True)
+        view = traitlets.Unicode().tag(sync=True)
         chosen = traitlets.Dict().tag(sync=True)
 
-    return PageWidget(html=html, chosen=chosen)
+    return PageWidget(view=view, chosen=chosen)

@@ -1,19 +1,15 @@
-// The page of a run as a widget of a notebook: it lives in a frame that cannot reach the notebook, and both tell each
-// other what is chosen, by messages.
+// What joins the page of a run, in a frame of a notebook, to Python: both tell each other what is chosen, by messages. It
+// shows nothing itself: the frame is the output of the cell, so that a saved notebook shows it without a kernel too.
 
 const NAMES = ["attention", "head", "row", "key"];
-const HEIGHT = "760px";
 
 const isIndex = (value) => value === null || (Number.isInteger(value) && value >= 0);
 
-function render({ model, el }) {
-  const frame = document.createElement("iframe");
-  frame.setAttribute("sandbox", "allow-scripts");
-  frame.title = "The attention of one run";
-  Object.assign(frame.style, { width: "100%", height: HEIGHT, border: "0" });
-  const send = () => frame.contentWindow?.postMessage({ transom: model.get("chosen") }, "*");
+function initialize({ model }) {
+  const frames = () => [...document.querySelectorAll(`[data-transom-view="${model.get("view")}"] iframe`)];
+  const send = () => frames().forEach((frame) => frame.contentWindow?.postMessage({ transom: model.get("chosen") }, "*"));
   const receive = (event) => {
-    if (event.source !== frame.contentWindow || !event.data?.transom) return;
+    if (!event.data?.transom || !frames().some((frame) => frame.contentWindow === event.source)) return;
     if (event.data.transom === "ready") {
       send();
       return;
@@ -25,12 +21,11 @@ function render({ model, el }) {
   };
   addEventListener("message", receive);
   model.on("change:chosen", send);
-  frame.srcdoc = model.get("html");
-  el.append(frame);
+  send(); // to a page that was ready before
   return () => {
     removeEventListener("message", receive);
     model.off("change:chosen", send);
   };
 }
 
-export default { render };
+export default { initialize };

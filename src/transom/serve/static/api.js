@@ -5,7 +5,17 @@ import { isOffline, offlineResponse } from "./offline.js";
 const MOST_TRIES = 20; // of a server that says it is busy
 const JSON_BODY = { "Content-Type": "application/json" };
 
-let request = isOffline ? offlineResponse : (path, options) => fetch(path, options);
+let request = isOffline ? offlineResponse : fetchFromServer;
+
+// Without a connection a browser says only "Failed to fetch".
+async function fetchFromServer(path, options) {
+  try {
+    return await fetch(path, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("the server does not answer; is transom serve still running?");
+  }
+}
 
 // Let something else than a server answer: `transport(path, options)` gives a Response, as `fetch` does.
 export function useTransport(transport) {

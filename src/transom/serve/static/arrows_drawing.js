@@ -6,6 +6,7 @@ import { dropSpace, placeSign } from "./token_text.js";
 
 const SIDES = { at: "is read", from: "reads" };
 const HEADING = 50; // pixels of the title and the source of a drawing
+const MARGIN = 16; // around a drawing
 
 // The server's SVG as an element; tokens in it are text.
 export function parseDrawing(text) {
@@ -16,14 +17,33 @@ export function parseDrawing(text) {
   return svg;
 }
 
+const captions = (svg) => [...svg.querySelectorAll(":scope > g > text")];
+
+function setBox(svg, x, y, width, height) {
+  svg.setAttribute("viewBox", `${x} ${y} ${width} ${height}`);
+  svg.setAttribute("width", width);
+  svg.setAttribute("height", height);
+}
+
 // The page has a heading of its own: that of the file, and the room for it, are left out.
 function dropHeading(svg) {
-  const heading = [...svg.querySelectorAll(":scope > g > text")].filter((one) => one.getAttribute("y") < HEADING);
+  const heading = captions(svg).filter((one) => one.getAttribute("y") < HEADING);
   if (!heading.length) return;
   heading.forEach((one) => one.remove());
-  const [x, y, width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
-  svg.setAttribute("viewBox", `${x} ${y + HEADING} ${width} ${height - HEADING}`);
-  svg.setAttribute("height", height - HEADING);
+  const { x, y, width, height } = svg.viewBox.baseVal;
+  setBox(svg, x, y + HEADING, width, height - HEADING);
+}
+
+// The notes under the arrows, line by line, for the page to set in its own type: the drawing is as wide as its words.
+export function takeNotes(svg) {
+  const notes = captions(svg);
+  if (!notes.length) return [];
+  const { x, y } = svg.viewBox.baseVal;
+  const sum = (rect) => Number(rect.getAttribute("x")) + Number(rect.getAttribute("width"));
+  const width = Math.max(...[...svg.querySelectorAll(".word rect")].map(sum)) + 2 * MARGIN;
+  setBox(svg, x, y, width, Number(notes[0].getAttribute("y")) - y);
+  notes.forEach((one) => one.remove());
+  return notes.map((one) => one.textContent);
 }
 
 // Each arrow gets a head in its own colour.

@@ -27,7 +27,6 @@ export function drawByInfluence(svg, { rows, keys }, { estimates, unit }) {
     return arrowPath(edge, [xOf("from", edge.row), low], [xOf("at", edge.key), top], tip);
   });
   old.forEach((arrow) => arrow.remove());
-  dropNotes(svg);
   place.prepend(...paths);
   for (const group of svg.querySelectorAll(".numbers")) {
     const own = edges.filter(({ row, share }) => row === Number(group.dataset.row) && share >= NUMBERED);
@@ -35,11 +34,8 @@ export function drawByInfluence(svg, { rows, keys }, { estimates, unit }) {
   }
 }
 
-// What the drawing says of weights goes: the legend says what its arrows show now.
-function dropNotes(svg) {
-  const notes = [...svg.querySelectorAll("text.faint-fill")].filter((one) => !one.closest(".word, .next-token"));
-  notes.filter((one) => OF_WEIGHTS.some((start) => one.textContent.startsWith(start))).forEach((one) => one.remove());
-}
+// Whether a note says something of weights; the legend says what the arrows show instead.
+export const isOfWeights = (note) => OF_WEIGHTS.some((start) => note.startsWith(start));
 
 const centreOf = (rect) => Number(rect.getAttribute("x")) + Number(rect.getAttribute("width")) / 2;
 

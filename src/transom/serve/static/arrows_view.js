@@ -2,8 +2,15 @@
 
 import { get, getText } from "./api.js";
 import { headName } from "./attention_names.js";
-import { describeDrawing, listenToDrawing, markChoice, parseDrawing, scrollToRow } from "./arrows_drawing.js";
-import { drawByInfluence, influenceLegend } from "./arrows_influence.js";
+import {
+  describeDrawing,
+  listenToDrawing,
+  markChoice,
+  parseDrawing,
+  scrollToRow,
+  takeNotes,
+} from "./arrows_drawing.js";
+import { drawByInfluence, influenceLegend, isOfWeights } from "./arrows_influence.js";
 import { largest, moveByKey } from "./arrows_keys.js";
 import { BySwitch, formatEstimate } from "./by_switch.js";
 import { card, hint, make, row as rowOf, term } from "./dom.js";
@@ -37,6 +44,7 @@ class ArrowsView extends HTMLElement {
     this.words = make("p", { class: "head-words" });
     this.by = new BySwitch("What the width of an arrow shows");
     this.width = hint();
+    this.notes = hint();
     this.player = new RowPlayer(this);
     this.effects = new EdgeEffects();
     const help = hint(
@@ -47,7 +55,7 @@ class ArrowsView extends HTMLElement {
     const controls = rowOf(this.player.element, this.legend);
     this.picture.append(hint("Reading this head …"));
     this.replaceChildren(
-      card(this.heading, this.words, this.by.element, help, this.picture, this.width, controls, this.proof),
+      card(this.heading, this.words, this.by.element, help, this.picture, this.width, controls, this.notes, this.proof),
       this.effects.element,
     );
     document.addEventListener("keydown", this.onEscape);
@@ -91,6 +99,7 @@ class ArrowsView extends HTMLElement {
     const tokens = [...data.rows, ...data.keys, ...this.next.filter((token) => token)];
     this.legend.textContent = tokenLegend(tokens.map((token) => token.replace(/^ (?=[^ ])/, "")));
     this.svg = parseDrawing(drawing);
+    this.notes.textContent = takeNotes(this.svg).filter((one) => !data.influence || !isOfWeights(one)).join(" ");
     const { influence } = data;
     this.sizes = influence?.estimates ?? data.weights; // of all arrows, by what is shown
     if (influence) drawByInfluence(this.svg, data, influence);

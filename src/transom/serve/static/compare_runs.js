@@ -39,10 +39,10 @@ function outputOf(run, i) {
 
 function rowTable(found) {
   const runHead = (one) => columnHead(`run ${one.run}: reads, writes`, { scope: "colgroup", colspan: 3 });
-  const heads = [columnHead("row"), ...found.runs.map(runHead), columnHead("KL (nats)")];
+  const heads = [columnHead("row"), ...found.runs.map(runHead), columnHead("how far apart")];
   const explanation =
-    "Marked: rows where the two runs predict different tokens. KL: how far apart the predictions are," +
-    " 0 where both runs expect the same.";
+    "Marked: rows where the two runs predict different tokens. How far apart: the KL divergence in nats, 0 where both" +
+    " runs expect the same, 0.7 where what one expects has half the probability in the other, on average.";
   return [scrollTable(heads, found.rows.map(rowLine)), hint(explanation)];
 }
 

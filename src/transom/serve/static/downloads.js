@@ -34,6 +34,7 @@ class Downloads extends HTMLElement {
   pictures() {
     const { run, attention, head, view } = state.now;
     const picture = PICTURES[view];
+    if (!picture) return []; // of the whole model and of two runs there is none
     const path = `/api/runs/${run}/${attention}/picture/${picture}`;
     const choice = view === "see" ? { token: chosenRow(), key: state.now.key } : {};
     const known = session.server.formats; // without Python only some

@@ -140,7 +140,7 @@ class HeadsView extends HTMLElement {
     grid.append(make("span"), ...columns.map(title));
     for (const [, heads] of layers) {
       const cells = columns.map((i) => (heads[i] ? this.gridCell(heads[i], measure, low, high) : make("span")));
-      grid.append(layerName(heads[0]), ...cells);
+      grid.append(layerName({ ...heads[0], name: heads[0].name.replace(/, (\w+)-attention$/, " $1") }), ...cells);
     }
     return make("div", { class: "scroll" }, grid);
   }

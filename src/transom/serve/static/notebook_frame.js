@@ -11,9 +11,12 @@ const chosen = () => ({
 });
 const isIn = (value, count) => value === null || (Number.isInteger(value) && value >= 0 && value < count);
 
+let isAnswered = false; // until the notebook has said what is chosen, the page's own first choice does not count
+
 // A message is believed only from the notebook around the frame, and only as far as the run reaches.
 function receive(event) {
   const wanted = event.source === parent ? event.data?.transom : null;
+  isAnswered ||= Boolean(wanted);
   const attention = session.run?.attentions[wanted?.attention];
   if (!attention || !isIn(wanted.row, attention.queries) || !isIn(wanted.key, attention.keys)) return;
   if (!isIn(wanted.head, attention.heads) || !isAvailable(wanted.attention, wanted.head)) return;
@@ -23,10 +26,8 @@ function receive(event) {
 
 if (isOffline && parent !== window) {
   addEventListener("message", receive);
-  let isReady = false;
   state.on([...NAMES, "token", "opened", "run"], () => {
     if (!session.run) return;
-    parent.postMessage({ transom: isReady ? chosen() : "ready" }, "*");
-    isReady = true;
+    parent.postMessage({ transom: isAnswered ? chosen() : "ready" }, "*");
   });
 }

@@ -73,7 +73,7 @@ class TextForm extends HTMLElement {
       this.target ? this.targetDetails() : null,
     );
     const lang = isEmbedded ? "fr" : null;
-    this.output = make("p", { class: "output", lang, "aria-live": "polite", "aria-label": "What the model wrote" });
+    this.output = make("output", { class: "output", lang, for: "text", "aria-label": "What the model wrote" });
     this.prediction = hint();
     this.note = make("p", { class: "note", role: "status" });
     this.replaceChildren(this.form, this.output, this.note, this.prediction);

@@ -77,7 +77,8 @@ class CompareView extends HTMLElement {
     this.other = make("select", { id: "other-run", onchange: () => this.compare() });
     this.pictures = make("div", { class: "two-models" });
     const label = make("label", { for: "other-run" }, "Compare this run with ");
-    this.replaceChildren(card(rowOf(label, this.other)), this.pictures, this.comparison.element);
+    this.choice = card(rowOf(label, this.other));
+    this.replaceChildren(this.choice, this.pictures, this.comparison.element);
     this.stopListening = state.on(["opened"], () => this.load());
     this.resizing = new ResizeObserver(() => this.onResize());
     this.resizing.observe(this);
@@ -103,6 +104,7 @@ class CompareView extends HTMLElement {
   async load() {
     const others = await runOptions("a trace", () => false, (one) => one.run !== session.run.run);
     this.other.replaceChildren(...others);
+    this.choice.hidden = !others.length;
     if (others.length) {
       others.at(-1).selected = true;
       await this.compare();

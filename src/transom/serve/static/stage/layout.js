@@ -10,7 +10,7 @@ const TALL_SHARE = 0.25; // on a narrow screen tokens need the room more
 const FEW = 7; // tokens
 const WIDE = { enter: 104, leave: 196, turn: 44, top: 26 };
 const TALL = { enter: 98, leave: 210, turn: 30, top: 6 };
-const NEXT = { room: 104, from: 760 }; // for what each token predicts at the end of its rail, where there is room
+const NEXT = { roomy: 104, slim: 74, from: 760 }; // for what each token predicts, at the end of its rail
 const FEED_FORWARD = 0.16; // of a block's length
 
 // The columns and the size with which the panes of a part are largest.
@@ -91,11 +91,13 @@ function memoryLayout(source, start, room) {
   return { at: (index) => last - (index - source.rails.first) * gap, gap, start, room };
 }
 
+const nextRoom = (width, tall) => (!tall && width >= NEXT.from ? NEXT.roomy : NEXT.slim);
+
 // `windows` has for each side the tokens that are shown: { source: { first, count }, … }.
 export function layoutModel(shape, { width, height, tall, windows }) {
   const sizes = tall ? TALL : WIDE;
   const [length, across] = tall ? [height, width] : [width, height];
-  const next = shape.predicts && !tall && width >= NEXT.from ? NEXT.room : 0;
+  const next = shape.predicts ? nextRoom(width, tall) : 0;
   const end = length - (shape.writes || tall ? sizes.leave : 24) - next;
   const at = (a, c) => (tall ? { x: c, y: a } : { x: a, y: c });
   const box = (a, c, along, wide) => {
@@ -145,5 +147,6 @@ export function gaugeAt(layout, { rails }, block, { x, y }) {
 // How high the stage must be for a width on a narrow screen, where blocks follow each other downwards.
 export function tallHeight(shape) {
   const most = Math.max(...shape.lanes.map((lane) => lane.blocks.length));
-  return TALL.enter + TALL.leave + Math.max(300, most * Math.max(34, Math.min(104, 1100 / most)));
+  const next = shape.predicts ? NEXT.slim : 0;
+  return TALL.enter + next + TALL.leave + Math.max(300, most * Math.max(34, Math.min(104, 1100 / most)));
 }

@@ -19,7 +19,7 @@ export class ModelLevel {
     this.stage = stage;
     this.canvas = make("canvas", { class: "stage-canvas", "aria-hidden": "true" });
     this.overlay = make("div", { class: "stage-overlay" });
-    this.element = make("div", { class: "level model-level" }, this.canvas, this.overlay);
+    this.element = make("div", { class: `level model-level${tall ? " downwards" : ""}` }, this.canvas, this.overlay);
     this.layout = layoutModel(stage.shape, { width, height, tall, windows: stage.windows });
     this.scene = new ModelScene(this.layout, stage.shape, stageColours());
     this.progress = 1;

@@ -27,8 +27,8 @@ export function showNexts({ layout, stage, nexts }) {
     const word = make("span", { class: "token" }, wordOf(next.token));
     const button = make("button", attributes, word, make("span", { class: "share" }, share));
     button.style.fontSize = `${size}px`;
-    const high = Math.max(12, lane.rails.gap);
-    return placeAt(button, { x: lane.to + 4, y: lane.rails.at(index) - high / 2, w: layout.next - 4, h: high });
+    const thick = Math.max(12, lane.rails.gap);
+    return placeAt(button, layout.box(lane.to + 4, lane.rails.at(index) - thick / 2, layout.next - 4, thick));
   });
   nexts.replaceChildren(...buttons.filter((one) => one));
 }
