@@ -7,6 +7,7 @@ import re
 import threading
 from html.parser import HTMLParser
 from importlib.resources import files
+from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
@@ -222,6 +223,37 @@ def test_the_first_load_is_what_is_counted(browser, root):
         page.click("#tab-learn")
         page.get_by_role("button", name="Three tokens, every number").wait_for()
         assert [path for path in loaded if path.endswith("/lessons/lessons.js")]
+
+
+@pytest.mark.slow
+def test_a_lesson_is_offered_as_a_file_where_it_cannot_be_checked(browser, root):
+    from transom.lessons.lesson_file import load_shipped
+
+    with checked_page(browser, root) as page:
+        page.goto(f"{root}try/#view=learn&lesson=2")
+        page.get_by_role("button", name="Edit this lesson").click()
+        expect(page.locator(".card p").first).to_have_text(
+            "Lessons are checked by Python, so they cannot be edited in this browser; the file works anywhere."
+        )
+        expect(page.locator(".lesson-commands")).to_contain_text("transom check 02-six-words.toml")
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Download 02-six-words.toml").click()
+        assert Path(download.value.path()).read_text(encoding="utf-8") == load_shipped(2).source.text
+        page.get_by_role("button", name="Back to the lesson").click()
+        page.get_by_role("button", name="All lessons").click()
+        page.get_by_role("button", name="Write a lesson").click()
+        expect(page.locator(".lesson-commands")).to_contain_text("transom serve new.toml")
+
+
+@pytest.mark.slow
+def test_a_feed_forward_part_opens_in_the_browser_alone(browser, root):
+    with checked_page(browser, root) as page:
+        page.goto(f"{root}try/")
+        page.wait_for_selector(".stage-bars .chosen", timeout=120_000)
+        page.evaluate("() => { location.hash += '&attention=0&level=3&part=feed_forward'; }")
+        expect(page.locator(".feed-forward-level .opener")).to_have_count(10)
+        page.locator(".feed-forward-level .opener").first.press("Enter")
+        expect(page.locator(".unit-level .large")).to_have_count(3)
 
 
 def written(model, text):

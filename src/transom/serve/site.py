@@ -109,7 +109,7 @@ def playground_files() -> Files:
     """The page on the engine: its own files, those of the model, and the answers that are the same for everyone."""
     from transom.lessons.glossary import GLOSSARY
     from transom.models.embedded import embedded_folder
-    from transom.serve.lesson_data import lesson_titles, lesson_to_dict
+    from transom.serve.lesson_data import lesson_source, lesson_titles, lesson_to_dict
 
     site: Files = {}
     for name, content in static_files(files("transom.serve") / "static"):
@@ -118,9 +118,10 @@ def playground_files() -> Files:
     model = {name: (embedded_folder() / name).read_bytes() for name in MODEL_FILES}
     site |= {f"{PLAYGROUND}/model/{name}": content for name, content in model.items()}
     titles = lesson_titles(None)
-    answers: dict[str, object] = {"glossary": GLOSSARY, "lessons": titles}
+    answers: dict[str, object] = {"glossary": GLOSSARY, "lessons": titles, "lessons/new": lesson_source(-1, None)}
     for lesson in titles:
         answers[f"lessons/{lesson['number']}"] = lesson_to_dict(lesson["number"], None)
+        answers[f"lessons/{lesson['number']}/source"] = lesson_source(lesson["number"], None)
     for path, answer in answers.items():
         site[f"{PLAYGROUND}/answers/api/{path}.json"] = json.dumps(answer, allow_nan=False).encode()
     size, version = sum(map(len, model.values())), version_of(model)

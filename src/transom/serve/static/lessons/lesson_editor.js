@@ -3,6 +3,7 @@
 import { get, post } from "../api.js";
 import { button, card, hint, make, row } from "../dom.js";
 import { buildFindings, overlayLines } from "./lesson_findings.js";
+import { saveText } from "./lesson_source.js";
 import { loadDraft, saveDraft } from "./lesson_progress.js";
 import { LessonView } from "./lesson_view.js";
 import { state, withErrors } from "../state.js";
@@ -133,10 +134,7 @@ export class LessonEditor {
   }
 
   download() {
-    const link = make("a", { href: URL.createObjectURL(new Blob([this.text.value], { type: "application/toml" })) });
-    link.download = this.draft?.name ?? "lesson.toml";
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+    saveText(this.text.value, this.draft?.name ?? "lesson.toml");
   }
 
   close() {

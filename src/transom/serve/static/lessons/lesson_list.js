@@ -2,7 +2,6 @@
 
 import { button, card, hint, make, row } from "../dom.js";
 import { forgetProgress, isFinished, loadProgress, summary } from "./lesson_progress.js";
-import { canCompute } from "./lesson_requests.js";
 import { state } from "../state.js";
 
 export function buildList(titles, refresh) {
@@ -21,7 +20,7 @@ export function buildList(titles, refresh) {
     hint("Each asks first, then proves what it says with numbers, and shows a case where it fails."),
     row(
       button(label, () => open(next, progress), { class: "main" }),
-      canCompute ? write : null,
+      write,
       began ? forget : null,
       make("span", { class: "hint" }, began ? `${done} of ${titles.length} done` : ""),
     ),

@@ -5,6 +5,7 @@ import { button, card, make, row } from "../dom.js";
 import { LessonEditor } from "./lesson_editor.js";
 import { buildList } from "./lesson_list.js";
 import { canCompute } from "./lesson_requests.js";
+import { buildSource } from "./lesson_source.js";
 import { LessonView } from "./lesson_view.js";
 import { session, state, withErrors } from "../state.js";
 
@@ -35,7 +36,7 @@ class Lessons extends HTMLElement {
       this.editor = null;
       const { edit, lesson } = state.now;
       const number = lesson === undefined && session.server?.lesson ? 0 : lesson; // null is the list
-      if (edit && canCompute) await this.showEditor(edit);
+      if (edit) await (canCompute ? this.showEditor(edit) : this.showSource(edit));
       else if (number === null || number === undefined) this.showList();
       else await this.showLesson(number);
     });
@@ -60,7 +61,7 @@ class Lessons extends HTMLElement {
     const head = row(
       button("All lessons", () => state.set({ lesson: null, screen: 0 })),
       make("span", { class: "lesson-place" }, make("strong", {}, place), ` ${title?.title ?? lesson.title}`),
-      !canCompute ? null : button("Edit this lesson", () => state.set({ edit: String(number), screen: 0 })),
+      button("Edit this lesson", () => state.set({ edit: String(number), screen: 0 })),
     );
     this.replaceChildren(card(head, this.view.element));
     this.view.show();
@@ -72,6 +73,11 @@ class Lessons extends HTMLElement {
     if (!next) return button("All lessons", () => state.set({ lesson: null, screen: 0 }), { class: "main" });
     const open = () => state.set({ lesson: next.number, screen: 0 });
     return button(`Next lesson: ${next.title} →`, open, { class: "main" });
+  }
+
+  async showSource(from) {
+    this.view = null;
+    this.replaceChildren(await buildSource(from));
   }
 
   async showEditor(from) {

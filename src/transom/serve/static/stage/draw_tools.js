@@ -26,18 +26,19 @@ export function vectorPath(values, { x, y, width, height, most }) {
   }).join("");
 }
 
-const [ROOMY, WIDE] = [27, 40]; // pixels of a bar with room for its number, and for two decimals
+// Pixels of a bar with room for its number if that is large, for any number, and for two decimals.
+const [TIGHT, ROOMY, WIDE] = [22, 32, 40];
 const figureOf = (value, digits) => String(Number(value.toFixed(digits)) + 0).replace("-", "−");
 
-// The numbers of a vector beside its bars, on the other side of the line; none where there is no room for them.
+// The numbers of a vector beside its bars, on the other side of the line, where there is room for them.
 export function vectorNumbers(values, { x, y, width }) {
   const each = width / values.length;
-  if (each < ROOMY) return [];
+  if (each < TIGHT) return [];
   const digits = each < WIDE ? 1 : 2;
-  return values.map((value, i) =>
-    text(x + (i + 0.5) * each, y + (value < 0 ? -4 : 12), figureOf(value, digits), "number", {
-      "text-anchor": "middle",
-    })
+  const least = each < ROOMY ? 0.12 * peak(values) : 0;
+  const numbers = values.map((value, i) => ({ value, at: x + (i + 0.5) * each }));
+  return numbers.filter(({ value }) => Math.abs(value) >= least).map(({ value, at }) =>
+    text(at, y + (value < 0 ? -4 : 12), figureOf(value, digits), "number", { "text-anchor": "middle" })
   );
 }
 

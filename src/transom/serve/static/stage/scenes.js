@@ -2,15 +2,18 @@
 
 import { headName } from "../attention_names.js";
 import { button, make } from "../dom.js";
+import { isOffline } from "../offline.js";
 import { formatNumber, formatPercent, wordOf } from "../token_text.js";
 import { at, queryMeetsKeys, quote, softmax, values } from "./scenes_of_a_row.js";
 import { previousTokenScores, storyHead } from "./story_head.js";
-import { sidesOf } from "./shape.js";
+import { FEED_FORWARD } from "./place.js";
+import { placeOf, sidesOf } from "./shape.js";
 
 const words = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve"];
 
 export function scenesOf(stage) {
-  const first = stage.run.attentions[0];
+  const { run } = stage;
+  const first = run.attentions[0];
   const head = storyHead(stage);
   const isWriting = stage.shape.predicts;
   return [
@@ -21,6 +24,7 @@ export function scenesOf(stage) {
     softmax(stage, head),
     values(stage, head),
     manyHeads(stage, first),
+    run.model && !isOffline ? eachAlone(stage, head) : null,
     isWriting ? future(stage) : null,
     takeOut(stage, head),
     isWriting ? again(stage) : null,
@@ -49,7 +53,6 @@ function vectors(stage, head) {
   const size = found ? found.Q.length * stage.run.attentions[head.attention].heads : null;
   return {
     place: () => whole,
-    plays: true,
     sentence: () => `Each piece becomes ${size ?? "many"} numbers, and its place in the sentence is added.`,
     task: "Watch: each token rides its rail, and every block adds something to it. Play shows it again.",
   };
@@ -91,6 +94,27 @@ function manyHeads(stage, first) {
       ];
       return [make("div", { class: "choices" }, choices), ...verdict];
     },
+  };
+}
+
+// The feed-forward part of the block that the story tells of.
+function eachAlone(stage, head) {
+  const { attention, row } = head;
+  const parts = placeOf(stage.shape, attention).block.parts;
+  const place = { level: 3, attention: parts[0].index, part: FEED_FORWARD, row, unit: null, key: null };
+  const found = () => stage.data.feedForward({ ...stage.now, ...place });
+  const open = () => stage.open({ ...place, level: 4, unit: found().units[0].unit });
+  return {
+    place: () => place,
+    sentence: () => {
+      const part = found();
+      if (!part) return "Then a feed-forward part works on each token alone.";
+      return `Then ${quote(part.token)} alone meets ${
+        part.count.toLocaleString("en")
+      } hidden units; ${part.on} are on.`;
+    },
+    task: "Open the unit that did most, and see its arithmetic.",
+    attempt: () => found() ? [button("Open the unit that did most", open, { type: "button" })] : [],
   };
 }
 
