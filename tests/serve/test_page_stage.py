@@ -222,6 +222,12 @@ def test_a_narrow_page_runs_downwards_and_fits(page):
     predicted = page.locator(".stage-next .token").all_inner_texts()
     assert predicted == [likely[0]["token"].strip() for likely in run["likely"]][: len(predicted)]
     assert len(predicted) >= 5
+    start = page.get_by_role("button", name="Start here")
+    assert start.bounding_box()["y"] < 500, "the story is offered on the first screen"
+    start.click()
+    expect(page.locator(".scene-place")).to_contain_text("Scene 1")
+    expect(start).to_be_hidden()
+    page.get_by_role("button", name="Leave the story").click()
     page.locator(".block-button.whole").first.click()
     wait_level(page, 2)
     page.keyboard.press("Escape")

@@ -33,6 +33,7 @@ export class Reading {
 
   show() {
     if (!this.stage.level) return;
+    this.stage.toggleAttribute("data-story", this.story.isOpen);
     const content = this.story.isOpen ? this.story.content() : this.content();
     const focused = this.element.querySelector(":focus")?.textContent;
     this.element.replaceChildren(...content.flat().filter((one) => one));

@@ -23,7 +23,13 @@ class StageView extends HTMLElement {
     this.header = new StageHeader(this);
     this.player = new Player(this);
     this.reading = new Reading(this);
-    const frame = make("div", { class: "stage-frame" }, this.header.element, this.area);
+    const frame = make(
+      "div",
+      { class: "stage-frame" },
+      this.reading.story.invitation(),
+      this.header.element,
+      this.area,
+    );
     this.header.element.insertBefore(this.player.element, this.header.windows);
     this.replaceChildren(frame, this.reading.element);
     const stops = [state.on(["opened"], () => this.openRun()), state.on(PLACE, () => this.follow())];
