@@ -320,7 +320,7 @@ def test_one_token_is_chosen_in_all_views(page):
     read, written = run["targets"][3].strip(), run["written"][3].strip()
     expect(page.locator(".reading h2")).to_contain_text(f"“{read}” predicts “{written}”")
     influence = fetch_json(page, f"/api/runs/{run['run']}/influence?row=3&count=1")["heads"]
-    worth = {(index, head): abs(value) for index, heads in enumerate(influence) for head, value in enumerate(heads)}
+    worth = {(index, head): -value for index, heads in enumerate(influence) for head, value in enumerate(heads)}
     best, head = max(worth, key=lambda place: worth[place])
     expect(page.locator(".reading .chip")).to_contain_text(f"head {head}: it")
     expect(page.locator(".reading .chip")).to_contain_text(f"“{written}” most, by estimate")
@@ -382,12 +382,40 @@ def test_an_arrow_is_taken_out_inside_a_head_and_the_chosen_token_is_told_of(pag
     wait_level(page, 1)
 
 
+def test_heads_that_mattered_are_listed_and_measured(page):
+    run = show_stage(page)
+    page.locator(".stage-next").nth(1).click()
+    page.locator(".head-list summary").click()
+    influence = fetch_json(page, f"/api/runs/{run['run']}/influence?row=1&count=1")["heads"]
+    changes = sorted(value for heads in influence for value in heads)
+    lines = page.locator(".head-list li")
+    listed = [f"{'helps' if value < 0 else 'hinders'}" for value in [*changes[:5], *changes[:-3:-1]]]
+    assert [text.split(":")[0] for text in lines.locator(".share").all_inner_texts()] == listed
+    assert all("(estimate)" in text for text in lines.all_inner_texts())
+    page.get_by_role("button", name="Measure these").click()
+    expect(page.get_by_role("button", name="Measure these")).to_have_count(0, timeout=60_000)
+    assert not any("(estimate)" in text for text in lines.all_inner_texts())
+    best = min(
+        ((value, index, head) for index, heads in enumerate(influence) for head, value in enumerate(heads)),
+    )
+    edges = [{"layer": layer_name(run, best[1]), "head": best[2]}]
+    found = page.request.post(
+        f"{page.url.split('#')[0].split('?')[0]}api/runs/{run['run']}/knock_out",
+        data={"edges": edges},
+        headers={"Origin": page.url.split("/?")[0].split("/#")[0]},
+    ).json()
+    written = run["written"][1]
+    after = next(one["after"] for one in found["rows"][1]["words"] if one["token"] == written)
+    shown = float(re.findall("([0-9.]+) %", lines.first.inner_text())[0])
+    assert shown == pytest.approx(100 * after, abs=0.051)
+
+
 def test_the_least_sure_token_is_named(page):
     run = show_stage(page)
     chances = [row[0]["probability"] for row in run["likely"]]
     least = chances.index(min(chances))
     said = page.locator(".reading")
     page.locator(".stage-next").nth(least).click()
-    expect(said).to_contain_text("of all tokens, it is least sure here")
+    expect(said).to_contain_text(re.compile("[Oo]f all tokens, it is least sure here"))
     page.locator(".stage-next").nth((least + 1) % len(chances)).click()
     expect(said).not_to_contain_text("least sure")

@@ -33,7 +33,10 @@ export function surenessSentence(run, row) {
     : first.probability > 0.5
     ? "It is fairly sure"
     : "It is not sure";
-  return row === leastSure(run) ? `${how}: of all tokens, it is least sure here.` : `${how}.`;
+  if (row !== leastSure(run)) return `${how}.`;
+  return how.includes("sure")
+    ? "Of all tokens, it is least sure here."
+    : `${how}: of all tokens, it is least sure here.`;
 }
 
 // The row whose likeliest token is the least likely; null where nothing is predicted, or one row alone is.
@@ -52,7 +55,10 @@ export function likeliestNote({ token, likeliest }) {
 // “falls from 86 % to 62 %”
 export function changeWords(before, after) {
   const [from, to] = [before, after].map(formatPercent);
-  if (from === to) return `hardly changes: ${from}`;
+  if (from === to) {
+    const [exact, other] = [before, after].map((share) => `${(100 * share).toFixed(2)} %`);
+    return exact === other ? `does not change: ${from}` : `hardly changes: ${exact} to ${other}`;
+  }
   return `${after < before ? "falls" : "rises"} from ${from} to ${to}`;
 }
 

@@ -8,13 +8,14 @@ import { session, state } from "./state.js";
 const WHOLE = { first: 0, "first_target": 0, count: 1 }; // the heads come whole; of the edges, one is enough
 const known = new Map(); // by run and token: what each head was worth, null if that is not known
 
-// The strongest head of an answer of the route `influence`; null where nothing can be followed back.
+// The head that helped most, by an answer of the route `influence` (if none helped, the one that hindered least); null
+// where nothing can be followed back.
 export function strongestHead(influence, run, token) {
   if (influence?.by !== "influence") return null;
   const heads = influence.heads.flatMap((worths, attention) =>
     worths.map((worth, head) => ({ attention, head, worth: worth ?? 0 }))
   );
-  const best = heads.reduce((one, other) => (Math.abs(other.worth) > Math.abs(one.worth) ? other : one));
+  const best = heads.reduce((one, other) => (other.worth < one.worth ? other : one));
   const verb = best.worth <= 0 ? "helped" : "hindered";
   const why = `it ${verb} ${quote(nextOf(run, token)?.token)} most, by estimate`;
   return { ...best, why, compared: heads.length, hint: "estimated at once for all heads, by one backward pass" };

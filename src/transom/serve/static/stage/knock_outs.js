@@ -4,7 +4,7 @@ import { headName } from "../attention_names.js";
 import { button, hint, make } from "../dom.js";
 import { isOffline } from "../offline.js";
 import { changeSentence, changeWords, NATS, nextOf, quote } from "../prediction_text.js";
-import { formatNumber, wordAt } from "../token_text.js";
+import { formatNumber, formatPercent, wordAt } from "../token_text.js";
 import { largest } from "./draw_tools.js";
 import { barList, nextTokens } from "./next_tokens.js";
 import { sidesOf } from "./shape.js";
@@ -95,6 +95,7 @@ function elsewhere(stage, changes, chosen) {
   if (most.row === chosen.row || most.kl < NOTICEABLE || most.kl < MUCH_MORE * chosen.kl) return "";
   const { token } = nextOf(stage.run, most.row);
   const word = most.words.find((one) => one.token === token) ?? most.words[0];
+  if (formatPercent(word.before) === formatPercent(word.after)) return "";
   const go = button(`Choose ${quote(word.token)}`, () => stage.chooseToken(most.row), { type: "button" });
   return make(
     "p",

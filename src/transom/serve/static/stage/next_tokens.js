@@ -24,12 +24,12 @@ export function nextTokens(run, row, changed = null) {
 
 const MOST_LISTED = 64; // tokens
 
-// After the chosen token all next tokens that are known; after every other one, in a short text, the likeliest.
+// After the chosen token all next tokens that are known; after every other one, in a short text, the likeliest two.
 export function predictions(run, tokens, chosen) {
   return tokens.flatMap((token, index) => {
     if (index !== chosen && tokens.length > MOST_LISTED) return [];
     const entries = nextTokens(run, index, null);
-    return (index === chosen ? entries : entries.slice(0, 1)).map((one) => [
+    return (index === chosen ? entries : entries.slice(0, 2)).map((one) => [
       `${index} ${wordOf(token)}`,
       one.token === null ? "all others" : wordOf(one.token),
       formatPercent(one.probability),

@@ -6,6 +6,7 @@ import { session, state } from "../state.js";
 import { strongestHead } from "../suggestion.js";
 import { formatNumber, wordOf } from "../token_text.js";
 import { feedForwardTable } from "./feed_forward_text.js";
+import { headList } from "./head_list.js";
 import { knockOuts } from "./knock_outs.js";
 import { legend } from "./legend.js";
 import { predictions } from "./next_tokens.js";
@@ -49,6 +50,7 @@ export class Reading {
       say.map((one) => make("p", {}, one)),
       act ? make("p", { class: "do" }, act) : null,
       this.peekNote,
+      this.stage.now.level === 1 ? headList(this.stage) : null,
       knockOuts(this.stage),
       this.table(),
       this.explore(),

@@ -1,6 +1,6 @@
-// Which head, row and key the story tells of: where the model looks hardest while it writes.
+// Which head, row and key the story tells of: what the model read that helped it most while it wrote.
 
-// The head that matters most for the token on the stage (of cross-attention if there is any), and its strongest arrow.
+// The head that helped the token on the stage most (of cross-attention if there is any), and its strongest arrow.
 export function storyHead(stage) {
   const { run, data, shape } = stage;
   if (stage.told?.run === run.run && stage.told.isFinal) return stage.told;
@@ -8,10 +8,10 @@ export function storyHead(stage) {
   const influence = data.influence(token);
   const cross = run.attentions.filter((one) => one.role === "cross");
   const among = cross.length ? cross : run.attentions;
-  let best = { attention: among.at(-1).index, head: 0, worth: -1 };
+  let best = { attention: among.at(-1).index, head: 0, worth: -Infinity };
   for (const { index } of influence ? among : []) {
     influence.heads[index].forEach((change, head) => {
-      if (Math.abs(change ?? 0) > best.worth) best = { attention: index, head, worth: Math.abs(change ?? 0) };
+      if (-(change ?? 0) > best.worth) best = { attention: index, head, worth: -(change ?? 0) };
     });
   }
   const row = shape.predicts ? token : Math.min(1, run.attentions[best.attention].queries - 1);
