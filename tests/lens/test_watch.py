@@ -1,6 +1,7 @@
 """Watching leaves every output bit-identical, keeps each attention under its name, and leaves nothing behind."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -429,3 +430,60 @@ def test_the_calls_of_modules_are_as_before_after_the_block():
     with pytest.raises(ZeroDivisionError), transom.watch(model):
         model(X)
     assert nn.Module._call_impl is call
+
+
+def test_sights_wait_until_the_trace_is_read_and_keep_what_was_copied_while_it_ran():
+    model = Stack(Overwriting(is_causal=True).requires_grad_(False), Plain())
+    with torch.no_grad(), transom.watch(model) as trace:
+        model(X)
+    assert ([name for name, _ in trace.waiting], trace.known) == (["layers.0", "layers.1"], [])
+    with ThreadPoolExecutor(4) as pool:
+        sights = list(pool.map(lambda _: trace[1], range(16)))
+    assert all(sight is trace[1] for sight in sights)
+    assert (trace.names, len(trace), trace.waiting) == (["layers.0", "layers.1"], 2, [])
+    assert all(sight.receipt().holds for sight in trace)
+
+
+def test_attentions_keep_their_order_whether_their_sights_wait_or_not():
+    model = Stack(Plain(), Plain(attn_mask=~AHEAD), Plain())
+    with transom.watch(model) as trace:
+        model(X)
+        model(X)
+    with transom.watch(model) as read_inside:
+        model(X)
+        assert len(read_inside) == 3
+        model(X)
+    order = ["layers.0", "layers.1", "layers.2"] * 2
+    for watched in (trace, read_inside):
+        assert [name for name, _ in watched.items()] == order
+        assert all(sight.receipt().holds for sight in watched)
+    assert trace[1].problem.mask is not None
+
+
+def attend_to_itself(x):
+    return F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None])[:, 0]
+
+
+class Attending(nn.Linear):
+    def forward(self, x):
+        return attend_to_itself(x)
+
+
+def linear_with_hook():
+    layer = nn.Linear(14, 14)
+    layer.register_forward_hook(lambda module, args, output: attend_to_itself(args[0]))
+    return layer
+
+
+def linear_with_own_forward():
+    layer = nn.Linear(14, 14)
+    layer.forward = attend_to_itself
+    return layer
+
+
+@pytest.mark.parametrize("make", [lambda: Attending(14, 14), linear_with_hook, linear_with_own_forward])
+def test_attention_in_a_layer_of_a_known_class_has_the_name_of_that_layer(make):
+    model = nn.Sequential(nn.ReLU(), make())
+    with transom.watch(model) as trace:
+        model(X)
+    assert trace.names == ["1"]

@@ -1,7 +1,8 @@
 """A Trace: every attention of one run, in order, with labels for its rows and columns."""
 
 import os
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -15,6 +16,7 @@ from transom.lens.storage.trace_file import load_trace, save_trace
 from transom.lens.unseen_attention import UnseenAttention, UnseenList
 from transom.names import Drawable, Misfit, check_index
 
+MAKING = threading.RLock()  # two threads may ask for the same Sight at once
 GivenTokens = Sequence[str] | Sequence[Sequence[str]] | None  # of one sequence, or of each
 
 
@@ -34,7 +36,8 @@ class Trace(Drawable):
     def __init__(self, tokens: GivenTokens = None, targets: GivenTokens = None, grid: PatchGrid | None = None) -> None:
         self.run_labels = RunLabels()
         self.tokens, self.targets, self.grid = tokens, targets, grid
-        self.entries: list[tuple[str, AnySight]] = []
+        self.known: list[tuple[str, AnySight]] = []
+        self.waiting: list[tuple[str, Callable[[], AnySight]]] = []
 
     @property
     def tokens(self) -> Tokens | None:
@@ -68,10 +71,35 @@ class Trace(Drawable):
     def unseen(self, unseen: Sequence[UnseenAttention]) -> None:
         self.run_labels.unseen = list(unseen)
 
+    @property
+    def entries(self) -> list[tuple[str, AnySight]]:
+        """Name and Sight of each attention, in running order."""
+        if self.waiting:
+            self.make_waiting()
+        return self.known
+
+    @entries.setter
+    def entries(self, entries: list[tuple[str, AnySight]]) -> None:
+        self.known, self.waiting = entries, []
+
     def add(self, name: str, sight: AnySight) -> None:
         """Append an attention; from then on it knows its name and the labels of this run."""
         sight.trace_labels = (name, self.run_labels)
         self.entries.append((name, sight))
+
+    def add_later(self, name: str, make: Callable[[], AnySight]) -> None:
+        """Append an attention whose Sight is made when the trace is first read."""
+        self.waiting.append((name, make))
+
+    def make_waiting(self) -> None:
+        """Make the Sights that nobody has asked for yet."""
+        with MAKING:
+            while self.waiting:
+                name, make = self.waiting[0]
+                sight = make()
+                sight.trace_labels = (name, self.run_labels)
+                self.known.append((name, sight))
+                del self.waiting[0]
 
     @property
     def names(self) -> list[str]:

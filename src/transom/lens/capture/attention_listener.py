@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from transom.kernels import Problem
 from transom.lens.capture.captured_attention import CapturedAttention, EdgeCut, Unreadable
+from transom.lens.capture.torch_attention import FunctionCall
 
 ReadAttention = Callable[[], CapturedAttention | Unreadable | None]
 PATCHED = "its output was patched from another run"
@@ -21,6 +22,10 @@ class AttentionListener:
 
     def on_attention(self, captured: "CapturedAttention | Unreadable", modules: list[nn.Module], order: int) -> None:
         """An attention ran."""
+
+    def on_call(self, call: FunctionCall, modules: list[nn.Module], order: int) -> None:
+        """PyTorch's attention function ran, in a model whose outputs nobody changes."""
+        self.on_attention(call.to_captured(), modules, order)
 
     def edges_to_cut(self, problem: Problem, modules: list[nn.Module], order: int) -> EdgeCut | None:
         """Which edges to cut out of an attention, if `cuts_edges`."""

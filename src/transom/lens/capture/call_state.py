@@ -19,6 +19,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from transom.kernels import Problem
 from transom.lens.capture.attention_listener import PATCHED, AttentionListener, ReadAttention
 from transom.lens.capture.captured_attention import CapturedAttention, EdgeCut, Unreadable
+from transom.lens.capture.torch_attention import FunctionCall
 from transom.lens.capture.weight_products import HandAttention
 from transom.lens.unseen_attention import Evidence
 
@@ -96,6 +97,7 @@ class CaptureState(threading.local):
 
     def __init__(self) -> None:
         self.listeners: list[AttentionListener] = []
+        self.only_listens = True  # whether no listener changes an output, cuts edges or takes gradients
         self.module_calls: list[ModuleCall] = []
         self.attention_calls: list[AttentionCall] = []
         self.count = 0  # of attentions captured so far
@@ -110,19 +112,25 @@ class CaptureState(threading.local):
     def snapshot(self) -> Callable[[], AbstractContextManager[None]]:
         """What this thread captures now, as a context in which another thread captures for the same listeners."""
         shared = {name: getattr(self, name) for name in ("ran", "leftovers", "key_counts", "runs")}
-        listeners, calls = list(self.listeners), list(self.module_calls)
+        listeners, calls = self.listeners, list(self.module_calls)
 
         @contextmanager
         def inherit() -> Iterator[None]:
             before = dict(vars(self))
             CaptureState.__init__(self)
-            vars(self).update(shared, listeners=list(listeners), module_calls=list(calls))
+            vars(self).update(shared, module_calls=list(calls))
+            self.set_listeners(list(listeners))
             try:
                 yield
             finally:
                 vars(self).update(before)
 
         return inherit
+
+    def set_listeners(self, listeners: list[AttentionListener]) -> None:
+        """Listen for these from now on."""
+        self.listeners = listeners
+        self.only_listens = not any(one.cuts_edges or one.patches_outputs or one.takes_gradients for one in listeners)
 
     @property
     def patchers(self) -> list[AttentionListener]:
@@ -131,11 +139,6 @@ class CaptureState(threading.local):
     @property
     def cutters(self) -> list[AttentionListener]:
         return [listener for listener in self.listeners if listener.cuts_edges]
-
-    @property
-    def changes_outputs(self) -> bool:
-        """Whether a listener may replace an attention's output, or take its gradient."""
-        return any(listener.patches_outputs or listener.takes_gradients for listener in self.listeners)
 
     @property
     def attention(self) -> AttentionCall | None:
@@ -202,6 +205,16 @@ class CaptureState(threading.local):
         source = output if output.requires_grad else output.detach().requires_grad_()
         self.tracked = TrackedOutput(get_gradient_edge(source), to_heads)
         return output if source is output else source.clone()  # a model may overwrite it, but not a leaf
+
+    def publish_call(self, call: FunctionCall) -> None:
+        """Report a call of PyTorch's attention function, if all of the listeners only listen."""
+        order, modules, state = self.order, self.modules, self.__dict__
+        state["count"] += 1
+        state["key_counts"].add(call.key.shape[-2])
+        with outside_model():
+            for listener in state["listeners"]:
+                if listener.is_open:
+                    listener.on_call(call, modules, order)
 
     def publish(
         self, read: Callable[[], CapturedAttention | Unreadable], modules: list[nn.Module] | None = None

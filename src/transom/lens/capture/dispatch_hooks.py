@@ -42,6 +42,7 @@ from transom.lens.capture.kernel_overrides import OVERRIDES, Override
 from transom.lens.capture.module_hooks import wrap_module_calls
 from transom.lens.capture.thread_inheritance import wrap_threads
 from transom.lens.capture.torch_attention import (
+    FunctionCall,
     from_native_mha,
     from_nested_sdpa,
     from_sdpa,
@@ -57,19 +58,22 @@ def capture_sdpa(run: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tenso
         return capture_nested(run, *args, **kwargs)
     if not CAPTURE.starts_attention(args[0]):
         return run(*args, **kwargs)
-    rng_state = torch.get_rng_state() if CAPTURE.cutters else None
-    call = KernelCall()
-    CAPTURE.attention_calls.append(call)
+    state = CAPTURE.__dict__  # of this thread; each look-up of a thread's attribute would cost as much again
+    rng_state = None if state["only_listens"] or not CAPTURE.cutters else torch.get_rng_state()
+    call, running = KernelCall(), state["attention_calls"]
+    running.append(call)
     try:
         output = run(*args, **kwargs)
     finally:
-        CAPTURE.attention_calls.remove(call)
+        running.remove(call)
+    if state["only_listens"]:
+        CAPTURE.publish_call(FunctionCall(output, call.lse, *args, **kwargs))
+        return output
     read = lambda: from_sdpa(output, call.lse, *args, **kwargs)  # noqa: E731
     if rng_state is not None:
         return cut_sdpa(output, read(), lambda: run(*args, **kwargs), rng_state)
-    if CAPTURE.changes_outputs:
-        output = CAPTURE.patch(output, read)
-        output = CAPTURE.track(output, lambda gradient: gradient)
+    output = CAPTURE.patch(output, read)
+    output = CAPTURE.track(output, lambda gradient: gradient)
     CAPTURE.publish(read)
     return output
 
@@ -200,12 +204,12 @@ def listen(listener: AttentionListener) -> Iterator[None]:
     INSTALLED.add()
     if listener.cuts_edges:
         OVERRIDES.wrap_once(CUT_OPERATORS)
-    CAPTURE.listeners.append(listener)
+    CAPTURE.set_listeners([*CAPTURE.listeners, listener])
     try:
         yield
     finally:
         listener.is_open = False
-        CAPTURE.listeners.remove(listener)
+        CAPTURE.set_listeners([one for one in CAPTURE.listeners if one is not listener])
         if not CAPTURE.listeners:
             CAPTURE.clear_modules()
         INSTALLED.remove()

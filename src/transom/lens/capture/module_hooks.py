@@ -21,6 +21,11 @@ from transom.lens.capture.hand_reports import EndedCall, note_consumer, report_e
 from transom.lens.capture.torch_attention import from_mha_call, mha_gradient_to_heads
 
 Run = Callable[..., Any]
+# Layers that are known to compute no attention, and call no module.
+PLAIN = {
+    *(nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.Identity),
+    *(nn.Dropout, nn.Conv1d, nn.Conv2d, nn.ReLU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid),
+}
 
 
 def wrap_module_calls() -> Callable[[], None]:
@@ -34,8 +39,8 @@ def wrap_module_calls() -> Callable[[], None]:
         if not state["listeners"] or isinstance(module, nn.Softmax):
             return run(module, *args, **kwargs)  # a softmax may be a module itself; it belongs to the one that calls it
         hand, calls = state["hand"], state["module_calls"]
-        if calls and "_orig_mod" in calls[-1].module._modules:
-            return run(module, *args, **kwargs)  # in compiled code nothing but the whole has a name
+        if calls and holds_no_attention(module, args, state):
+            return run(module, *args, **kwargs)
         if hand.sums and args:
             note_consumer(module, args[0])
         call = ModuleCall(module, state["count"])
@@ -61,6 +66,20 @@ def wrap_module_calls() -> Callable[[], None]:
     set_code_exec_strategy(call_noted.__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.DEFAULT))
     nn.Module._call_impl = call_noted  # pyright: ignore[reportAttributeAccessIssue]
     return put_back
+
+
+def holds_no_attention(module: nn.Module, args: tuple[Any, ...], state: dict[str, Any]) -> bool:
+    """Whether no attention can have this module's name; that a known layer runs is noted at once."""
+    if "_orig_mod" in state["module_calls"][-1].module._modules:
+        return True  # in compiled code nothing but the whole has a name
+    if type(module) not in PLAIN or "forward" in module.__dict__:
+        return False
+    if module._forward_hooks or module._forward_pre_hooks:  # in which anything may run
+        return False
+    state["runs"] = state["ran"][module] = state["runs"] + 1
+    if state["hand"].sums and args:
+        note_consumer(module, args[0])
+    return True
 
 
 def run_multihead(run: Run, call: ModuleCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -7,6 +7,7 @@ import inspect
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
 from typing import Any
@@ -57,9 +58,42 @@ def from_sdpa(
         else:
             bias = TensorBias(attn_mask)
     problem = make_problem(Q, K, V, combine_masks(masks), bias, scale)
-    output = output.reshape((*problem.shape[:3], V.shape[3]))
-    lse = mark_empty_rows(problem, lse) if lse is not None and lse.shape == problem.shape[:3] else None
+    shape = problem.shape[:3]
+    output = output if output.dim() == 4 else output.reshape((*shape, V.shape[3]))
+    lse = mark_empty_rows(problem, lse) if lse is not None and lse.shape == shape else None
     return CapturedAttention(problem, output, lse, unproved=dropout_note(dropout_p))
+
+
+@dataclass(eq=False, slots=True)
+class FunctionCall:
+    """A call of the function as it ran: what it gave, and its arguments; its tensors are the model's own, or copies."""
+
+    output: Tensor
+    lse: Tensor | None
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    attn_mask: Tensor | None = None
+    dropout_p: float = 0.0
+    is_causal: bool = False
+    scale: float | None = None
+    enable_gqa: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has no mask, and its tensors are (batch, heads, token, width) of one batch."""
+        query, key, value = self.query.shape, self.key.shape, self.value.shape
+        return self.attn_mask is None and len(query) == len(key) == len(value) == 4 and query[0] == key[0] == value[0]
+
+    def to_captured(self) -> CapturedAttention:
+        tensors = (self.output, self.lse, self.query, self.key, self.value, self.attn_mask)
+        return from_sdpa(*tensors, self.dropout_p, self.is_causal, scale=self.scale, enable_gqa=self.enable_gqa)
+
+    def copy(self, copy: Callable[[Tensor], Tensor]) -> "FunctionCall":
+        """The same with copies of its tensors, if it is plain."""
+        lse = None if self.lse is None else copy(self.lse)
+        tensors = (copy(self.output), lse, copy(self.query), copy(self.key), copy(self.value))
+        return FunctionCall(*tensors, None, self.dropout_p, self.is_causal, self.scale, self.enable_gqa)
 
 
 def from_nested_sdpa(

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -12,14 +13,15 @@ from torch import Tensor, nn
 from transom.equations.masks import Causal
 from transom.kernels import Problem
 from transom.lens.attention.kv_history import KVHistory, KVSlice
-from transom.lens.attention.labels import find_patch_grid
+from transom.lens.attention.labels import find_patch_grid, find_vision_config
 from transom.lens.attention.sight import Sight, StatsOnlySight
-from transom.lens.capture.call_state import CAPTURE, AttentionListener
+from transom.lens.capture.call_state import CAPTURE, AttentionListener, outside_model
 from transom.lens.capture.captured_attention import CapturedAttention, Unreadable
 from transom.lens.capture.dispatch_hooks import listen
 from transom.lens.capture.eager_attention import looks_like_attention
 from transom.lens.capture.evidence import WHOLE_MODEL, find_unseen, report_unseen
 from transom.lens.capture.token_ids import read_tokens
+from transom.lens.capture.torch_attention import FunctionCall
 from transom.lens.trace import Trace, layer_matches, list_some, suggest_names
 from transom.lens.unseen_attention import UnseenAttention
 from transom.names import Misfit
@@ -153,6 +155,17 @@ class TensorCopies:
         return sight
 
 
+def make_sight(call: FunctionCall, name: str, histories: dict[str, KVHistory]) -> Sight:
+    """The Sight of a call whose tensors are copies already; its keys and values begin the history of that name."""
+    with outside_model():
+        captured = call.to_captured()
+    problem = captured.problem
+    histories[name] = history = KVHistory(problem.K, problem.V)
+    sight = Sight(problem, captured.output, captured.lse, unproved=captured.unproved)
+    sight.kv_slice = history.slice_for(problem, 0)
+    return sight
+
+
 class ModelCapture(AttentionListener):
     """Listens to every attention, and keeps those of the wanted layers of one model in a trace."""
 
@@ -162,6 +175,7 @@ class ModelCapture(AttentionListener):
         self.names = AttentionNames(model)
         self.trace, self.layers, self.keep, self.copies = trace, layers, keep, copies
         self.unread: dict[str, tuple[str, str]] = {}  # attentions that could not be read: their class, and why
+        self.called: set[str] = set()  # attentions that ran before
         self.runs_before = CAPTURE.runs
         self.lock = threading.Lock()  # threads that the model starts report here too
 
@@ -174,7 +188,22 @@ class ModelCapture(AttentionListener):
             if name is not None and self.wants(name):
                 self.keep_attention(name, captured, modules)
 
+    def on_call(self, call: FunctionCall, modules: list[nn.Module], order: int) -> None:
+        """Only copy the tensors of a first plain call, as the model may overwrite them; the rest can wait."""
+        with self.lock:
+            name = self.names.record(modules, order)
+            if name is None or not self.wants(name):
+                return
+            if name in self.called or self.keep != "qkv" or not call.is_plain:
+                self.keep_attention(name, call.to_captured(), modules)
+            else:
+                make = partial(make_sight, call.copy(self.copies.copy), name, self.copies.histories)
+                self.trace.add_later(name, make)
+                self.called.add(name)
+
     def keep_attention(self, name: str, captured: CapturedAttention | Unreadable, modules: list[nn.Module]) -> None:
+        self.trace.make_waiting()
+        self.called.add(name)
         if isinstance(captured, Unreadable):
             self.unread[name] = (type(modules[-1]).__name__ if modules else "", captured.reason)
         elif self.keep == "statistics":
@@ -251,6 +280,8 @@ def check_is_model(model: object, caller: str) -> None:
 
 def set_grid(trace: Trace, paths: dict[nn.Module, str], grid: tuple[int, int] | None) -> None:
     """Give the trace the grid of its image, and patches as tokens if every attention is over all patches."""
+    if grid is None and find_vision_config(paths)[1] is None:
+        return  # without looking at the Sights, which are made when they are asked for
     key_counts = [(name, sight.shape[3]) for name, sight in trace.items()]
     trace.grid = patches = find_patch_grid(paths, key_counts, grid)
     if patches is not None and trace.tokens is None and all(patches.covers(*item) for item in key_counts):
