@@ -113,6 +113,47 @@ def prepare_nnsight(sizes: dict[str, Any]) -> Work:
     return work
 
 
+def build_longformer(sizes: dict[str, Any]) -> Any:
+    """Hugging Face's Longformer of these sizes with random parameters: attention in windows, kept as a sparse Sight."""
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.LongformerConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=sizes["d_model"],
+        num_hidden_layers=sizes["layers"],
+        num_attention_heads=sizes["heads"],
+        intermediate_size=2 * sizes["d_model"],
+        attention_window=sizes["window"],
+        max_position_embeddings=sizes["tokens"] + 4,
+    )
+    return transformers.LongformerModel(config).eval()
+
+
+def prepare_sparse_unwatched(sizes: dict[str, Any]) -> Work:
+    model, tokens = build_longformer(sizes), random_tokens(sizes)
+    return lambda: without_gradients(lambda: model(tokens))
+
+
+def prepare_sparse_watched(sizes: dict[str, Any]) -> Work:
+    """A watched run; the Sights are read, as they may be made only then."""
+    import transom
+
+    model, tokens = build_longformer(sizes), random_tokens(sizes)
+
+    def work() -> object:
+        with transom.watch(model) as trace:
+            model(tokens)
+        return trace, trace.entries
+
+    return lambda: without_gradients(work)
+
+
+def without_gradients(work: Work) -> object:
+    with torch.no_grad():
+        return work()
+
+
 CONTENDERS = {
     "unwatched": prepare_unwatched,
     "Transom": prepare_watched,

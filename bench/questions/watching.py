@@ -1,7 +1,8 @@
 """What does it cost to watch a model, beside the other ways to get its weights?
 
 A random GPT-2 of the small size, without its output layer. First, in turn in one process: a watched forward pass ÷ an
-unwatched one, every statistic of every head ÷ the forward of the attention, and the memory that watching takes. Then at
+unwatched one, every statistic of every head ÷ the forward of the attention, and the memory that watching takes, also
+of attention in windows over a long text. Then at
 growing lengths, each in a process that ends with its turn: time and peak memory of a forward pass that also gives its
 attention, by Transom, Hugging Face's eager attention, TransformerLens and nnsight. What would not fit into memory is
 not run; the size of its weights is printed instead.
@@ -32,7 +33,15 @@ from bench.measuring.instruments import (
 from bench.measuring.timing import RUNS, measure_interleaved, seconds_left, unsteady_contenders
 from bench.peers.contender_process import ContenderProcess
 from bench.peers.environment import PeerUnavailable, module_contender, peer_python, require_peer
-from bench.peers.watching_contender import CONTENDERS, build_gpt2, prepare_unwatched, prepare_watched, random_tokens
+from bench.peers.watching_contender import (
+    CONTENDERS,
+    build_gpt2,
+    prepare_sparse_unwatched,
+    prepare_sparse_watched,
+    prepare_unwatched,
+    prepare_watched,
+    random_tokens,
+)
 
 SIZES = {"tokens": 2048, "layers": 12, "d_model": 768, "heads": 12}
 LENGTHS = [2048, 512, 4096, 8192]  # in this order, as the time allows
@@ -43,6 +52,7 @@ HOLD_WEIGHTS = ("Hugging Face eager", "TransformerLens", "nnsight")
 IN_PEER_PYTHON = ("TransformerLens", "nnsight")  # contenders that may need another python
 SECONDS_PER_PROCESS = 15  # expected for one run at 2,048 tokens
 IN_QUICK = ("Transom", "Hugging Face eager")
+SPARSE = {"tokens": 16384, "window": 64, "layers": 1, "d_model": 32, "heads": 2}  # Longformer
 
 
 def measure_in_turn(sizes: dict[str, Any], quick: bool) -> dict[str, Any]:
@@ -100,6 +110,24 @@ def measure_short(quick: bool) -> dict[str, Any]:
     }
 
 
+def measure_sparse() -> dict[str, Any]:
+    """What watching attention in windows takes, beside the dense weights that are never made."""
+    note(f"{SPARSE['tokens']} tokens in windows of {SPARSE['window']} …")
+    peaks = [measure_peak_memory(make, SPARSE) for make in (prepare_sparse_unwatched, prepare_sparse_watched)]
+    dense = SPARSE["layers"] * SPARSE["heads"] * SPARSE["tokens"] ** 2 * 4
+    return {"sizes": SPARSE, "more_MiB": (peaks[1] - peaks[0]) / MiB, "dense_MiB": dense / MiB}
+
+
+def format_sparse(sparse: dict[str, Any] | None) -> str:
+    if sparse is None:
+        return "left out of a quick run"
+    sizes = sparse["sizes"]
+    return (
+        f"the peak grew by {sparse['more_MiB']:.0f} MiB; dense weights would take {sparse['dense_MiB']:.0f}"
+        f" (Longformer, {sizes['tokens']} tokens, windows of {sizes['window']}, {sizes['heads']} heads)"
+    )
+
+
 def reason_to_skip(name: str, sizes: dict[str, Any], seconds: float, quick: bool) -> str:
     """Why a contender is not run; empty if it is."""
     weights = sizes["layers"] * sizes["heads"] * sizes["tokens"] ** 2 * 4
@@ -145,7 +173,9 @@ def format_growth(first: dict[str, Any]) -> str:
     return "the peak was left out of a quick run" if more is None else f"the peak grew by {more:.0f} MiB"
 
 
-def render_table(first: dict[str, Any], short: dict[str, Any], results: list[dict[str, Any]]) -> str:
+def render_table(
+    first: dict[str, Any], short: dict[str, Any], sparse: dict[str, Any] | None, results: list[dict[str, Any]]
+) -> str:
     """The ratios of the first part, then seconds and MiB of each contender at each length."""
     growth = format_growth(first)
     lines = [
@@ -157,6 +187,7 @@ def render_table(first: dict[str, Any], short: dict[str, Any], results: list[dic
         f" bar is {SHORT_BAR})",
         f"  statistics ÷ attention  {first['statistics ÷ attention']:.2f}  (the bar is {STATISTICS_BAR})",
         f"  kept                    {first['kept_MiB']:.0f} MiB of Q, K, V, output and log-sum-exp; {growth}",
+        f"  in windows              {format_sparse(sparse)}",
         "",
         f"{'tokens':>7}  {'contender':<26}{'seconds':>9}{'÷ Transom':>11}{'peak MiB':>10}{'÷ Transom':>11}",
     ]
@@ -178,13 +209,13 @@ def run(options: Namespace) -> int:
     """Measure and print; the exit code is 1 if watching exceeds its bar."""
     sizes = QUICK if options.quick else SIZES
     first = measure_in_turn(sizes, options.quick)
-    short = measure_short(options.quick)
+    short, sparse = measure_short(options.quick), None if options.quick else measure_sparse()
     lengths = [sizes["tokens"]] if options.quick else LENGTHS
     results = [
         measure_length({**sizes, "threads": options.threads, "tokens": length}, options.quick) for length in lengths
     ]
     results.sort(key=lambda result: result["tokens"])
-    result = {"machine": machine_info(), "in_turn": first, "short": short, "compared": results}
-    print_answer(options, result, f"{format_facts(machine_info())}\n\n{render_table(first, short, results)}")
+    result = {"machine": machine_info(), "in_turn": first, "short": short, "sparse": sparse, "compared": results}
+    print_answer(options, result, f"{format_facts(machine_info())}\n\n{render_table(first, short, sparse, results)}")
     holds = first["watched ÷ unwatched"] <= TIME_BAR and short["watched ÷ unwatched"] <= SHORT_BAR
     return 0 if holds or options.quick else 1
