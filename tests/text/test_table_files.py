@@ -64,7 +64,7 @@ def test_bad_lines_of_other_formats_are_listed_too(tmp_path):
     path = write_file(tmp_path, '{"text": "good"}\n{\n{"text": 0.5}\n')
     raises_misfit(
         f"{path}, line 2 should be JSON, but it cannot be read (Input data was truncated); write it again · line 3:"
-        " field 'text' must be a string, but it is a float; correct the line · 2 bad lines",
+        " field 'text' must be a string, but it is a fraction; correct the line · 2 bad lines",
         read_jsonl,
         path,
         ["text"],
@@ -115,6 +115,15 @@ def test_parquet_that_does_not_fit(tmp_path):
     path = parquet_file(tmp_path / "p.parquet", x=[0.5, 1.5])
     with pytest.raises(Misfit, match=r"line 1: column 'x' must hold strings, but there is a float; correct the row · "):
         list(read_parquet(path, ["x"], Line))
+    path = parquet_file(tmp_path / "flags.parquet", x=[None, False])
+    with pytest.raises(Misfit, match=r"line 2: column 'x' must hold strings, but there is a bool; correct the row"):
+        list(read_parquet(path, ["x"], Line))
+    content = bytearray(path.read_bytes())
+    content[-12] ^= 255  # pyarrow's own message has two lines
+    path.write_bytes(content)
+    with pytest.raises(Misfit) as error:
+        list(read_parquet(path, ["x"], Line))
+    assert "\n" not in str(error.value)
     broken = write_file(tmp_path, b"PAR1 no table PAR1")
     with pytest.raises(Misfit, match=r"file should be a Parquet file, but it is not \(.*\); name another file"):
         list(read_parquet(broken, ["x"], Line))

@@ -107,6 +107,12 @@ def is_gguf(path: Path) -> bool:
         return file.read(len(GGUF)) == GGUF
 
 
+def find_pickled(folder: Path) -> str | None:
+    """The name of a file of pickled parameters in a folder; None if there is none."""
+    names = sorted(path.name for path in folder.iterdir() if path.suffix.lower() in PICKLED and path.is_file())
+    return names[0] if names else None
+
+
 def describe_file(path: Path) -> tuple[str, str]:
     """What a file is, and what to name instead."""
     kind = detect_kind(path)

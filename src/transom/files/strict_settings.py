@@ -39,6 +39,12 @@ def parse_settings(kind: type[Settings], settings: Mapping[str, object], where: 
         raise Misfit(f"{where} does not fit: {error}; correct that setting") from error
 
 
+def json_kind(value: object) -> str:
+    """What a value is called in JSON."""
+    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number"}
+    return "null" if value is None else kinds.get(type(value), "a fraction")
+
+
 def parse_json_object(content: bytes, where: str, max_bytes: int = LONGEST_JSON) -> dict[str, object]:
     """The one object in a JSON file of at most `max_bytes` bytes."""
     try:
@@ -46,7 +52,7 @@ def parse_json_object(content: bytes, where: str, max_bytes: int = LONGEST_JSON)
     except MalformedDocument as error:
         raise Misfit(f"{where} should be JSON, but it cannot be read ({error}); write it again") from error
     if not isinstance(value, dict):
-        raise Misfit(f"{where} should hold one JSON object, but it holds a {type(value).__name__}; write {{…}}")
+        raise Misfit(f"{where} should hold one JSON object, but it holds {json_kind(value)}; write {{…}}")
     return value
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from transom.files.strict_settings import parse_json_object, suggest
+from transom.files.strict_settings import json_kind, parse_json_object, suggest
 from transom.files.untrusted_files import (
     BYTE_ORDER_MARK,
     LIMITS,
@@ -90,7 +90,7 @@ def field_text(where: str, content: dict[str, object], key: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
-        raise Misfit(f"{where}: field {key!r} must be a string, but it is a {type(value).__name__}; correct the line")
+        raise Misfit(f"{where}: field {key!r} must be a string, but it is {json_kind(value)}; correct the line")
     return value
 
 

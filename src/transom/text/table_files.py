@@ -137,7 +137,7 @@ def parquet_rows(path: Path, columns: Sequence[str], limits: Limits) -> Numbered
         if isinstance(error, Misfit):
             raise
         raise Misfit(
-            f"{path} should be a Parquet file, but it cannot be read on ({error}); take another copy"
+            f"{path} should be a Parquet file, but it cannot be read on ({one_line(error)}); take another copy"
         ) from error
 
 
@@ -150,7 +150,9 @@ def open_parquet(path: Path, columns: Sequence[str]) -> Any:
     try:
         file = pyarrow.parquet.ParquetFile(path)
     except (OSError, ValueError) as error:
-        raise Misfit(f"{path} should be a Parquet file, but it is not ({error}); name another file") from error
+        raise Misfit(
+            f"{path} should be a Parquet file, but it is not ({one_line(error)}); name another file"
+        ) from error
     for column in columns:
         if column not in file.schema_arrow.names:
             names = file.schema_arrow.names
@@ -158,9 +160,15 @@ def open_parquet(path: Path, columns: Sequence[str]) -> Any:
     return file
 
 
+def one_line(error: Exception) -> str:
+    """An error of pyarrow's, which may have several lines."""
+    return " ".join(str(error).split())
+
+
 def cell_texts(where: str, cells: list[object], columns: Sequence[str], limits: Limits) -> list[str] | Misfit:
     """The cells of a row as texts."""
-    texts = [str(cell) if isinstance(cell, int) and not isinstance(cell, bool) else cell or "" for cell in cells]
+    texts = [str(cell) if isinstance(cell, int) and not isinstance(cell, bool) else cell for cell in cells]
+    texts = ["" if text is None else text for text in texts]
     for column, text in zip(columns, texts, strict=True):
         if not isinstance(text, str):
             kind = type(text).__name__

@@ -71,6 +71,22 @@ FIELDS = {
         {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0, "fast": 3}},
         "{folder} has 'fast' in rope_parameters, which Transom does not know; leave it out if it changes nothing",
     ),
+    "a scaling without its number": (
+        {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4}},
+        "{folder} has rope_parameters of 'linear' in which a number is missing or none ('factor'); correct them",
+    ),
+    "a scaling that is no object": (
+        {"rope_parameters": "linear"},
+        "{folder} has rope_parameters='linear', but they must be an object; correct them",
+    ),
+    "two scalings": (
+        {"rope_scaling": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}},
+        "{folder} has rope_parameters and another rope_scaling, and only one of them can hold; leave one out",
+    ),
+    "no number where one must be": (
+        {"rms_norm_eps": None},
+        "{folder} has rms_norm_eps=None, but it must be a number; correct its config.json",
+    ),
     "a part of a rotation": (
         {"partial_rotary_factor": 0.5},
         "{folder} has a partial_rotary_factor, but Transom rotates whole heads; take another model",
@@ -105,6 +121,16 @@ def test_a_folder_that_cannot_be_the_same_is_refused_in_words(case, folder):
     change, message = FIELDS[case]
     change_config(folder, **change)
     assert_misfit(message.replace("{folder}", str(folder)), models.from_hugging_face, folder)
+
+
+def test_pickled_parameters_are_refused_in_words(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    message = (
+        f"{folder} should hold model.safetensors, but its parameters are in 'pytorch_model.bin', pickled objects, which"
+        " can run code when they are read, so Transom never does; save the model with save_pretrained of transformers,"
+        " which writes safetensors"
+    )
+    assert_misfit(message, models.from_hugging_face, folder)
 
 
 def test_missing_tensors_and_other_dtypes_are_refused_in_words(folder):

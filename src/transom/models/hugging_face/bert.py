@@ -58,7 +58,7 @@ def read_settings(fields: ConfigFields, classes: dict[str, str], pooler: str) ->
         "heads": fields.take("num_attention_heads"),
         "d_hidden": fields.take("intermediate_size"),
         "feed_forward": fields.choose("hidden_act", ACTIVATIONS),
-        "norm_eps": fields.take("layer_norm_eps"),
+        "norm_eps": fields.take_number("layer_norm_eps"),
         "dropout": fields.take("hidden_dropout_prob"),
         "attention_dropout": fields.take("attention_probs_dropout_prob"),
         "padding": fields.take("pad_token_id"),

@@ -77,6 +77,13 @@ class ConfigFields:
         self.known.add(name)
         return self.settings.get(name, self.defaults.get(name))
 
+    def take_number(self, name: str) -> float:
+        """The value of a field that must be a number."""
+        value = self.take(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise Misfit(f"{self.where} has {name}={value!r:.60}, but it must be a number; correct its config.json")
+        return value
+
     def require(self, name: str, *allowed: object, default: object = None) -> None:
         """Raise an error unless a field has one of these values."""
         self.known.add(name)

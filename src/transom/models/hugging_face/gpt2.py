@@ -35,7 +35,7 @@ def read_config(fields: ConfigFields, tensors: TensorSource) -> DecoderConfig:
         heads=fields.take("n_head"),
         d_hidden=fields.take("n_inner") or 4 * d_model,
         feed_forward=fields.choose("activation_function", ACTIVATIONS),
-        norm_eps=fields.take("layer_norm_epsilon"),
+        norm_eps=fields.take_number("layer_norm_epsilon"),
         dropout=fields.take("resid_pdrop"),
         attention_dropout=fields.take("attn_pdrop"),
         padding=fields.take("pad_token_id"),

@@ -58,7 +58,7 @@ def read_settings(fields: ConfigFields) -> dict[str, Any]:
         "kv_heads": fields.take("num_key_value_heads") or heads,
         "d_head": fields.take("head_dim") or d_model // heads,
         "d_hidden": fields.take("intermediate_size"),
-        "norm_eps": fields.take("rms_norm_eps"),
+        "norm_eps": fields.take_number("rms_norm_eps"),
         "attention_dropout": fields.take("attention_dropout"),
         "padding": fields.take("pad_token_id"),
         "tying": "target" if fields.take("tie_word_embeddings") else "none",
@@ -78,7 +78,14 @@ def read_settings(fields: ConfigFields) -> dict[str, Any]:
 
 def read_rope(fields: ConfigFields) -> tuple[float, RotaryScaling | None]:
     """The base of the rotary positions and their scaling; older configs have two fields for them."""
-    settings = dict(fields.take("rope_parameters") or fields.take("rope_scaling") or {})
+    new, old = fields.take("rope_parameters"), fields.take("rope_scaling")
+    if new and old and new != old:
+        raise Misfit(
+            f"{fields.where} has rope_parameters and another rope_scaling, and only one of them can hold; leave one out"
+        )
+    if not isinstance(new or old or {}, dict):
+        raise Misfit(f"{fields.where} has rope_parameters={new or old!r:.60}, but they must be an object; correct them")
+    settings = dict(new or old or {})
     base = settings.pop("rope_theta", None) or fields.take("rope_theta")
     fields.known |= {"rope_theta", "rope_scaling"}
     kind = settings.pop("rope_type", None) or settings.pop("type", "default")
@@ -91,7 +98,13 @@ def read_rope(fields: ConfigFields) -> tuple[float, RotaryScaling | None]:
     if fields.settings.get("partial_rotary_factor", settings.pop("partial_rotary_factor", 1.0)) not in (None, 1.0):
         raise Misfit(f"{fields.where} has a partial_rotary_factor, but Transom rotates whole heads; take another model")
     fields.known.add("partial_rotary_factor")
-    scaling = SCALINGS[kind](settings)
+    try:
+        scaling = SCALINGS[kind](settings)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Misfit(
+            f"{fields.where} has rope_parameters of {kind!r} in which a number is missing or none ({error});"
+            " correct them"
+        ) from error
     if settings:
         raise Misfit(
             f"{fields.where} has {next(iter(settings))!r} in rope_parameters, which Transom does not know;"

@@ -69,7 +69,7 @@ def read_config(fields: ConfigFields, tensors: TensorSource) -> EncoderDecoderCo
         buckets=fields.take("relative_attention_num_buckets"),
         farthest=fields.take("relative_attention_max_distance"),
         feed_forward=fields.choose("feed_forward_proj", FEED_FORWARDS),
-        norm_eps=fields.take("layer_norm_epsilon"),
+        norm_eps=fields.take_number("layer_norm_epsilon"),
         dropout=fields.take("dropout_rate"),
         padding=fields.take("pad_token_id"),
         logits_scale=d_model**-0.5 if scales else 1.0,
