@@ -176,3 +176,23 @@ def test_a_prompt_without_room_and_a_setting_that_is_unknown_are_said(model_fold
     assert complaint(model.generate, TEXTS, tempo=3).startswith(
         f"{model.name} should write with max_new_tokens, tempo, but its generate does not allow it: "
     )
+
+
+def test_a_folder_of_pickled_parameters_is_said(tmp_path):
+    folder = MAKERS["hf"]("encoder", tmp_path / "model")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    assert complaint(transom.load, folder).startswith(
+        f"{folder} should hold model.safetensors, but its parameters are in 'pytorch_model.bin', pickled objects, which"
+    )
+
+
+@pytest.mark.parametrize("command", ["see", "effect", "logits", "generate", "heads"])
+def test_commands_take_a_gguf_file(command, tmp_path, capsys):
+    pytest.importorskip("gguf", reason="gguf comes with the extra gguf")
+    from models.test_gguf import llama, write
+
+    file, text = write(tmp_path / "model.gguf", llama()), tmp_path / "text.txt"
+    text.write_text("abc abc", encoding="utf-8")
+    asked = ["--text", str(text), "--lines"] if command == "heads" else ["abc abc"]
+    assert main([command, *asked, "--model", str(file), "--json"]) == 0, capsys.readouterr().err
+    assert json.loads(capsys.readouterr().out)

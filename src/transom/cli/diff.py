@@ -11,7 +11,7 @@ SHOWN = 20
 
 
 def run(
-    old: Annotated[Path, typer.Argument(help="The folder of a model, of Transom's or of Hugging Face's.")],
+    old: Annotated[Path, typer.Argument(help="A model: a folder of Transom's or Hugging Face's, or a GGUF file.")],
     new: Annotated[Path, typer.Argument(help="The folder of the model that came of it, by fine-tuning for example.")],
     all_rows: Annotated[bool, typer.Option("--all", help="Every parameter, not only the 20 that moved most.")] = False,
     as_json: AsJson = False,

@@ -107,10 +107,17 @@ def is_gguf(path: Path) -> bool:
         return file.read(len(GGUF)) == GGUF
 
 
-def find_pickled(folder: Path) -> str | None:
-    """The name of a file of pickled parameters in a folder; None if there is none."""
-    names = sorted(path.name for path in folder.iterdir() if path.suffix.lower() in PICKLED and path.is_file())
-    return names[0] if names else None
+def check_no_pickle(folder: Path) -> None:
+    """Raise an error if a folder without safetensors has its parameters in a file of pickled objects."""
+    if any(folder.glob("*.safetensors")):
+        return
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() in PICKLED and path.is_file():
+            raise Misfit(
+                f"{folder} should hold model.safetensors, but its parameters are in {path.name!r}, pickled objects,"
+                " which can run code when they are read, so Transom never does; save the model with save_pretrained of"
+                " transformers, which writes safetensors"
+            )
 
 
 def describe_file(path: Path) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from transom.files import safetensors_header
 from transom.files.atomic_files import check_plain_name, write_file
-from transom.files.model_paths import find_pickled
+from transom.files.model_paths import check_no_pickle
 from transom.files.strict_settings import LONGEST_JSON, parse_json_object
 from transom.names import Misfit
 
@@ -60,13 +60,7 @@ def find_shards(folder: Path) -> Mapping[str, list[str] | None]:
         return {SINGLE: None}
     path = folder / INDEX
     if not path.is_file():
-        pickled = find_pickled(folder)
-        if pickled is not None:
-            raise Misfit(
-                f"{folder} should hold {SINGLE}, but its parameters are in {pickled!r}, pickled objects, which can run"
-                " code when they are read, so Transom never does; save the model with save_pretrained of transformers,"
-                " which writes safetensors"
-            )
+        check_no_pickle(folder)
         raise Misfit(f"{folder} should hold {SINGLE}, but it does not; is the copy complete?")
     weight_map = read_json(path, HEADER_BYTES).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):

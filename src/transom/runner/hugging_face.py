@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transom.files.model_paths import check_no_pickle
 from transom.names import Misfit
 from transom.runner.pretrained import empty_stdin, first_line, import_transformers, load_pretrained
 from transom.runner.text_model import (
@@ -30,6 +32,8 @@ CLASSIFIERS = ("ForSequenceClassification",)
 
 def load_model(name: str, config: Any) -> tuple["nn.Module", str]:
     """The model, and its kind."""
+    if Path(name).is_dir():
+        check_no_pickle(Path(name))
     model = load_pretrained(model_class(name, config), name, "hold a model in safetensors", use_safetensors=True)
     can_write = type(model).__name__.endswith(WRITERS)
     kind = "encoder_decoder" if config.is_encoder_decoder else "decoder" if can_write else "encoder"
