@@ -161,7 +161,7 @@ def test_a_notebook_shows_the_page_of_a_trace_and_a_terminal_opens_it(monkeypatc
     view = trace.show()
     trace.show("matrix", head=2)
     assert re.match(r"Page\([\d,]+ characters: ", repr(view.page))
-    assert displayed[0]["text/html"].startswith('<iframe sandbox="allow-scripts" ')
+    assert re.match(r'<div data-transom-view="\w+"><iframe sandbox="allow-scripts" ', displayed[0]["text/html"])
     assert displayed[0]["text/plain"] == repr(view)
     assert displayed[1].view == "matrix"
 

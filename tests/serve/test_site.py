@@ -113,7 +113,10 @@ def test_it_is_small_before_the_model_is_loaded(host):
     later = sum(
         size
         for name, size in playground.items()
-        if re.match(r"try/(lessons/|answers/api/lessons/|(steps|heads|stage/compare)_view|training_replay)", name)
+        if re.match(
+            r"try/(lessons/|answers/api/lessons/|arrows_|edge_effects|map_|(steps|heads|stage/compare)_view|training_replay)",
+            name,
+        )
     )
     assert sum(playground.values()) - model - later <= 400_000
     assert sum(playground.values()) <= 15_000_000

@@ -11,8 +11,6 @@ import "./downloads.js";
 import "./glossary.js";
 import "./notebook_frame.js";
 import "./stage/stage_view.js";
-import "./arrows_view.js";
-import "./map_view.js";
 
 // The views by the names that links use: the title of the tab, and the element.
 const VIEWS = {
@@ -28,6 +26,8 @@ const VIEWS = {
 const WITHOUT_RUN = new Set(["learn", "learning"]);
 // Views that are loaded when they are first opened.
 const LOADED_LATER = {
+  see: () => import("./arrows_view.js"),
+  map: () => import("./map_view.js"),
   walk: () => import("./steps_view.js"),
   heads: () => import("./heads_view.js"),
   compare: () => import("./stage/compare_view.js"),

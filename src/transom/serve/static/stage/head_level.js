@@ -1,7 +1,7 @@
 // One head: who reads whom as ribbons, and the same as a matrix; of a long text, its map.
 
 import { draw, make } from "../dom.js";
-import "../map_view.js";
+import { withErrors } from "../state.js";
 import { formatNumber, wordAt, wordOf } from "../token_text.js";
 import { boxWithin } from "./block_level.js";
 import { canvasOf, clamp, ease, largest, opener, ribbonPath, text } from "./draw_tools.js";
@@ -10,6 +10,7 @@ import { isTakenOut } from "./taken_out.js";
 
 export const MOST_TOKENS = 24; // of each side; a longer text is a map
 const FAINTEST = 0.012;
+const loadMap = () => import("../map_view.js"); // of a long text
 
 export class HeadLevel {
   constructor(stage, size) {
@@ -17,8 +18,10 @@ export class HeadLevel {
     this.sides = sidesOf(stage.shape, stage.now.attention);
     this.element = make("div", { class: "level head-level" });
     this.isLong = Math.max(this.sides.rows.tokens.length, this.sides.keys.tokens.length) > MOST_TOKENS;
-    if (this.isLong) this.element.append(make("transom-map"));
-    else this.refresh();
+    if (this.isLong) {
+      withErrors(loadMap);
+      this.element.append(make("transom-map"));
+    } else this.refresh();
   }
 
   get duration() {
