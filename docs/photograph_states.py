@@ -95,7 +95,6 @@ def show_errors(camera: Photographer, run: str) -> None:
     page.click("button[type=submit]")
     camera.take("stage-writing")
     page.unroute_all()
-    page.locator("button", has_text="Stop").click()
     held = re.compile(
         "/api/runs/.*/(thumbnails|mean_weights|influence|picture|heads|weights|strongest|tile|overview|row|ranking|beside)"
     )
@@ -133,11 +132,10 @@ def show_lessons(camera: Photographer) -> None:
 
 
 def scenes_of_translator(browser: Any, options: argparse.Namespace, sizes: list[tuple[int, str]]) -> dict[str, Any]:
-    """The embedded translator: a sentence, a long text, errors; then the run as a page in one file."""
+    """The embedded translator: a sentence and a longer text; then the run as a page in one file."""
     with serve() as address:
         runs = prepare_runs(browser, address)
         found = photograph(browser, address, options, sizes, lambda camera: show_translator(camera, runs))
-        found |= photograph(browser, address, options, sizes, lambda camera: show_errors(camera, runs["short"]))
         page = browser.new_page()
         page.goto(address)
         copy = options.folder / "copy.html"
@@ -153,6 +151,11 @@ def scenes_of_translator(browser: Any, options: argparse.Namespace, sizes: list[
             camera.take(f"{view}-offline")
 
     return found | photograph(browser, copy.resolve().as_uri(), options, sizes, show_copy)
+
+
+def scenes_of_errors(browser: Any, options: argparse.Namespace, sizes: list[tuple[int, str]]) -> dict[str, Any]:
+    with serve() as address:
+        return photograph(browser, address, options, sizes, lambda camera: show_errors(camera, "1"))
 
 
 def prepare_runs(browser: Any, address: str) -> dict[str, str]:
@@ -248,6 +251,7 @@ def scenes_of_model(browser: Any, options: argparse.Namespace, sizes: list[tuple
 
 SCENES = {
     "translator": scenes_of_translator,
+    "errors": scenes_of_errors,
     "lessons": scenes_of_lessons,
     "training": scenes_of_training,
     "trace": scenes_of_trace,

@@ -108,7 +108,9 @@ class CompareView extends HTMLElement {
     if (others.length) {
       others.at(-1).selected = true;
       await this.compare();
-    } else this.pictures.replaceChildren(hint("This is the only run: type another text above, and come back."));
+    } else if (document.getElementById("error").hidden) {
+      this.pictures.replaceChildren(hint("This is the only run: type another text above, and come back."));
+    }
   }
 
   async compare() {
