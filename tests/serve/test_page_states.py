@@ -56,6 +56,9 @@ def test_a_server_that_is_gone_is_named(page):
     page.route("**/api/**", lambda route: route.abort())
     page.click("#tab-heads")
     expect(page.locator("#error")).to_have_text(GONE)
+    expect(page.get_by_text("Measuring every head …")).to_have_count(0)
+    page.click("#tab-stage")
+    expect(page.locator("#error")).to_be_hidden()  # what was there before still is
     page.click("#tab-compare")
     expect(page.locator("#error")).to_have_text(GONE)
     expect(page.get_by_text("This is the only run")).to_have_count(0)

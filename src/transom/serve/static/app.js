@@ -68,7 +68,7 @@ function showView() {
     tab.setAttribute("aria-selected", view === current);
     tab.tabIndex = view === current ? 0 : -1;
   }
-  if (current in LOADED_LATER) withErrors(LOADED_LATER[current]);
+  withErrors(LOADED_LATER[current] ?? (() => {})); // an error of another view is over
   document.body.classList.toggle("no-run", WITHOUT_RUN.has(current));
   document.body.dataset.view = current;
   const view = document.getElementById("view");

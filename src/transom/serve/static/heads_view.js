@@ -41,7 +41,11 @@ class HeadsView extends HTMLElement {
     this.heads = null;
     this.replaceChildren(make("p", { class: "hint", role: "status" }, "Measuring every head …"));
     const found = await withErrors(() => this.measure(`/api/runs/${state.now.run}`, signal));
-    if (!found || signal.aborted) return;
+    if (signal.aborted) return;
+    if (!found) {
+      this.replaceChildren(); // an error says why
+      return;
+    }
     this.by.show();
     const ranking = await this.by.ask(`/api/runs/${state.now.run}/ranking`, { refine: REFINED });
     if (signal.aborted) return;

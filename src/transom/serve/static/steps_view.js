@@ -28,12 +28,14 @@ class StepsView extends HTMLElement {
   async load() {
     const { run, attention, head } = state.now;
     this.edits.clear();
+    this.panels = null;
     this.replaceChildren(make("p", { class: "hint", role: "status" }, "Computing every step …"));
     await withErrors(async () => {
       this.picture = await get(`/api/runs/${run}/${attention}/picture/steps`, { head });
       this.panels = this.picture.panels.filter((panel) => panel.type === "grid");
       this.show();
     });
+    if (!this.panels) this.replaceChildren(); // an error says why
   }
 
   get step() {
