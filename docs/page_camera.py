@@ -23,7 +23,7 @@ class Photographer:
     def go(self, fields: str, selector: str) -> None:
         self.page.evaluate("hash => { location.hash = hash; }", f"#{fields}")
         try:
-            self.page.locator(selector).first.wait_for()
+            self.page.locator(selector).first.wait_for(state="attached")
         except Exception as error:  # a place that does not come is a finding, and the others are still photographed
             self.found[f"{fields}-{self.label}"] = {"did not come": str(error)}
 

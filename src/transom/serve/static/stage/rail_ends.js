@@ -5,6 +5,8 @@ import { nextOf, predictionTitle } from "../prediction_text.js";
 import { formatPercent, wordOf } from "../token_text.js";
 import { placeAt } from "./head_buttons.js";
 
+const FOR_SHARE = 90; // pixels: with less, there is room for the word alone
+
 export function showNexts({ layout, stage, nexts }) {
   if (!layout.next) return;
   const lane = layout.lanes.at(-1);
@@ -14,7 +16,8 @@ export function showNexts({ layout, stage, nexts }) {
     const index = lane.rails.first + i;
     const next = nextOf(stage.run, index);
     if (!next) return null;
-    const share = next.probability === null ? "" : formatPercent(next.probability);
+    const isBare = next.probability === null || layout.next < FOR_SHARE;
+    const share = isBare ? "" : formatPercent(next.probability);
     const attributes = {
       type: "button",
       class: "stage-next",
