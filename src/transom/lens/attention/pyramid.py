@@ -133,8 +133,11 @@ class Pyramid:
             self.filled_base(on_progress)
 
     def filled_base(self, on_progress: OnProgress | None = None) -> PyramidBase:
-        self.base = self.base or PyramidBase(self.sight, self.batch_head, 2**self.base_level)
+        self.base = self.base or self.new_base()
         return self.base.build(on_progress)
+
+    def new_base(self) -> PyramidBase:
+        return PyramidBase(self.sight, self.batch_head, 2**self.base_level)
 
     def tile(self, level: int, row: int, column: int, pool: str = "max", sink: bool = True) -> PooledMap:
         """Tile (row, column) of a level; level 0 has single weights, level `top` the whole map in tile (0, 0)."""
@@ -144,12 +147,16 @@ class Pyramid:
         cell = (2**level, 2**level)
         if level >= self.base_level:
             side = 2 ** (level - self.base_level)  # of a cell, in cells of the base
-            values = pool_values(self.filled_base().window(rows, keys, pool, sink), (side, side), pool)
+            values = self.pool(self.filled_base().window(rows, keys, pool, sink), (side, side), pool)
         else:
             values = self.compute_cells(2**level, rows, keys, pool, sink)
         if pool == "mean" and level > 0:
             values = values / cell_areas((rows, keys), cell, values)
         return PooledMap(values, rows, keys, cell, pool)
+
+    def pool(self, values: Tensor, cell: tuple[int, int], pool: str) -> Tensor:
+        """Cells of the base as larger cells."""
+        return pool_values(values, cell, pool)
 
     def window(self, level: int, row: int, column: int) -> tuple[Span, Span]:
         """The rows and keys that a tile covers."""
@@ -181,19 +188,19 @@ class Pyramid:
         return weights
 
     def top_edges(self, count: int, sink: bool = True) -> TopEdges:
-        """The largest weights of the head.
+        """The largest weights of the head, by size where they have signs.
 
         They lie in the `count` cells of the base with the largest maxima: every other cell has smaller ones only.
         """
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
         for rows, keys in self.likely_windows(count, sink):
             window = self.weights(rows, keys, sink)
-            top, index = window.flatten().topk(min(count, window.numel()))
+            index = window.flatten().abs().topk(min(count, window.numel())).indices
             width = max(1, window.shape[1])
-            parts.append((top, index // width + rows[0], index % width + keys[0]))
+            parts.append((window.flatten()[index], index // width + rows[0], index % width + keys[0]))
         weights, rows, keys = (torch.cat(column) for column in zip(*parts, strict=True))
-        order = weights.argsort(descending=True, stable=True)[:count]
-        order = order[weights[order] > 0]
+        order = weights.abs().argsort(descending=True, stable=True)[:count]
+        order = order[weights[order] != 0]
         return TopEdges(weights[order], rows[order], keys[order])
 
     def likely_windows(self, count: int, sink: bool) -> Iterator[tuple[Span, Span]]:
@@ -204,6 +211,6 @@ class Pyramid:
                 yield span, (0, keys)
             return
         side, maxima = 2**self.base_level, self.filled_base().window((0, rows), (0, keys), "max", sink)
-        for index in maxima.flatten().topk(min(count, maxima.numel())).indices.tolist():
+        for index in maxima.flatten().abs().topk(min(count, maxima.numel())).indices.tolist():
             row, key = (side * cell for cell in divmod(index, maxima.shape[1]))
             yield (row, min(row + side, rows)), (key, min(key + side, keys))

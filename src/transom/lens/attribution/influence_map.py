@@ -7,7 +7,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transom.kernels import BLOCK_SCORES, influence_stats
-from transom.lens.attention.pooled_map import MapRequest, PooledMap, cell_areas, chunks, parse_map_request, pool_values
+from transom.lens.attention.pooled_map import (
+    BatchHead,
+    PooledMap,
+    Span,
+    cell_areas,
+    chunks,
+    parse_map_request,
+    pool_values,
+)
 from transom.lens.attribution.edge_changes import EdgeChanges
 
 
@@ -16,39 +24,43 @@ def pool_changes(
 ) -> PooledMap:
     """The map of one head over a window of rows and keys; a cell's maximum is its largest change, with its sign."""
     request = parse_map_request(changes.sight.shape, head, cells, pool, window, batch)
-    if changes.native is not None:
-        batch_head, problem = (request.batch, request.head), changes.sight.problem
-        maxima, sums = influence_stats.pool_window(problem, changes.native, batch_head, request.spans, request.cell)
-        values = maxima if pool == "max" else sums
-    else:
-        values = pool_in_chunks(changes, request)
+    maxima, sums = pool_window(changes, (request.batch, request.head), request.spans, request.cell)
+    values = maxima if pool == "max" else sums
     if pool == "mean":
         values /= cell_areas(request.spans, request.cell, values)
     return PooledMap(values, *request.spans, request.cell, pool)
 
 
-def pool_in_chunks(changes: EdgeChanges, request: MapRequest) -> Float[Tensor, "rows columns"]:
-    """The sum, or the largest change by size, of each cell."""
-    ((first_row, last_row), keys), (tall, wide) = request.spans, request.cell
-    values = changes.GO.new_zeros((ceil((last_row - first_row) / tall), ceil((keys[1] - keys[0]) / wide)))
-    for first, last in chunks((first_row, last_row), tall, max(1, BLOCK_SCORES // (keys[1] - keys[0]))):
-        window = changes.sight.problem.region().narrow(
-            batch=slice(request.batch, request.batch + 1),
-            heads=slice(request.head, request.head + 1),
-            rows=slice(first, last),
-            columns=slice(*keys),
-        )
-        pooled = pool_signed(changes.region_changes(window)[0, 0], request)
-        top = (first - first_row) // tall
-        part = values[top : top + len(pooled)]
-        part.copy_(larger_size(part, pooled) if request.pool == "max" else part + pooled)
-    return values
+def pool_window(
+    changes: EdgeChanges, batch_head: BatchHead, window: tuple[Span, Span], cell: tuple[int, int]
+) -> tuple[Float[Tensor, "rows columns"], Float[Tensor, "rows columns"]]:
+    """The largest change of each cell of a window by size, with its sign, and the sum of the changes."""
+    if changes.native is not None:
+        return influence_stats.pool_window(changes.sight.problem, changes.native, batch_head, window, cell)
+    (rows, keys), (tall, wide) = window, cell
+    shape = (ceil((rows[1] - rows[0]) / tall), ceil((keys[1] - keys[0]) / wide))
+    maxima, sums = (changes.GO.new_zeros(shape) for _ in range(2))
+    for part in chunks(rows, tall, max(1, BLOCK_SCORES // (keys[1] - keys[0]))):
+        values = window_changes(changes, batch_head, part, keys)
+        top, pooled = (part[0] - rows[0]) // tall, pool_signed(values, cell)
+        at = slice(top, top + len(pooled))
+        maxima[at] = larger_size(maxima[at], pooled)
+        sums[at] += pool_values(values, cell, "sum")
+    return maxima, sums
 
 
-def pool_signed(values: Float[Tensor, "any any2"], request: MapRequest) -> Float[Tensor, "rows columns"]:
-    if request.pool != "max":
-        return pool_values(values, request.cell, "sum")
-    return larger_size(pool_values(values, request.cell, "max"), -pool_values(-values, request.cell, "max"))
+def window_changes(
+    changes: EdgeChanges, batch_head: BatchHead, rows: Span, keys: Span
+) -> Float[Tensor, "rows columns"]:
+    """The change without each edge of a window of one head."""
+    batch, head = (slice(index, index + 1) for index in batch_head)
+    window = changes.sight.problem.region().narrow(batch=batch, heads=head, rows=slice(*rows), columns=slice(*keys))
+    return changes.region_changes(window)[0, 0]
+
+
+def pool_signed(values: Float[Tensor, "any any2"], cell: tuple[int, int]) -> Float[Tensor, "rows columns"]:
+    """The largest number of each cell by size, with its sign."""
+    return larger_size(pool_values(values, cell, "max"), -pool_values(-values, cell, "max"))
 
 
 def larger_size(a: Tensor, b: Tensor) -> Tensor:
