@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from transom.lens.attribution.agreement import Agreement
 from transom.models.embedded import embedded_folder
 from transom.runner import load
 from transom.serve import influence_queries, request_fields, run_queries, stage_queries
+from transom.serve.explained_row import explain_row
 from transom.serve.feed_forward_queries import feed_forward_units
 from transom.serve.map_tiles import map_tile, weight_block
 from transom.serve.pictures import picture_file
@@ -154,11 +156,13 @@ class BothSides:
             (request_fields.TopEdgesRequest, "strongest", "head=0&count=9", run_queries.strongest_edges),
             (request_fields.TopEdgesRequest, "strongest", "head=2&count=5&by=influence", run_queries.strongest_edges),
             (
-                request_fields.WeightsRequest,
-                "influence",
-                "head=2&first_row=1&rows=6",
-                influence_queries.influence_block,
+                request_fields.TopEdgesRequest,
+                "strongest",
+                "head=2&count=4&by=influence&token=3&sink=false",
+                run_queries.strongest_edges,
             ),
+            (request_fields.EdgesRequest, "influence", "head=2&first_row=1&rows=6", influence_queries.influence_block),
+            (request_fields.EdgesRequest, "influence", "head=1&rows=9&token=4", influence_queries.influence_block),
             (request_fields.RowRequest, "row", "head=2&query=3", stage_queries.row_arithmetic),
             (request_fields.RowRequest, "row", "head=2&query=6&count=3", stage_queries.row_arithmetic),
             (request_fields.EffectsRequest, "effects", "head=1&query=3&count=3", run_queries.edge_effects),
@@ -260,6 +264,37 @@ def test_estimates_are_those_of_the_server(sides):
     found, expected = json.loads(answers[place]["body"])["rows"], both.expected[place]["rows"]
     assert [row["estimate"] for row in found] == pytest.approx([row["estimate"] for row in expected], rel=1e-3)
     assert [row["effect"] for row in found[:2]] == pytest.approx([row["effect"] for row in expected[:2]], rel=1e-3)
+
+
+def test_what_mattered_for_a_token_is_that_of_the_server(sides):
+    """Its signed map, the largest number of the map, and estimates beside true knock-outs of the same edges."""
+    both, _ = sides
+    run, job, index = both.runs[0], both.job, both.last - 1
+    fields = request_fields.TileRequest(head=2, token=4, sink=False)
+    path = f"/api/runs/1/{index}"
+    asked = [
+        ["GET", f"{path}/tile?head=2&token=4&sink=false", None],
+        ["GET", f"{path}/overview?head=2&token=4&sink=false", None],
+        ["GET", "/api/runs/1/agreement?token=4&samples=24", None],
+    ]
+    *_, tile, overview, agreement = ask_engine(requests=[*both.requests[:2], *asked])
+    expected = np.frombuffer(map_tile(run, index, fields, job).body, "<f4")
+    assert expected.min() < 0 < expected.max()
+    assert np.frombuffer(bytes_of(tile), "<f4") == pytest.approx(expected, rel=1e-3, abs=1e-6)
+    last = json.loads(overview["body"].strip().rpartition("data: ")[2])
+    assert last["largest"] == pytest.approx(np.abs(expected).max(), rel=1e-3)
+    found, explained = json.loads(agreement["body"]), explain_row(run, 4)
+    assert (found["samples"], found["token"]) == (24, explained.token)
+    assert len({(row["layer"], row["head"]) for row in found["rows"]}) > 8, "of many heads"
+    edges = [(row["layer"], row["head"], row["query"], row["key"]) for row in found["rows"]]
+    rows = explained.found.edge_rows(edges, len(edges), None)
+    for name in ("weight", "estimate", "change"):
+        wanted = [getattr(row, name) for row in rows]
+        assert [row[name] for row in found["rows"]] == pytest.approx(wanted, rel=1e-2, abs=2e-6), name
+    same = Agreement(rows, found["near_one"]).to_dict()
+    for name in ("pearson", "rank", "small_steps", "pearson_of_small_steps"):
+        assert found[name] == pytest.approx(same[name], abs=0.02), name
+    assert found["near_one"] == explained.measure(1, lambda: None)["near_one"]
 
 
 IN_FILES = ("/api/lessons", "/api/glossary", "/api/replay")  # of the site, or not on it

@@ -162,7 +162,7 @@ def test_two_fingers_zoom_and_one_moves_down_to_single_weights(browser, long_tra
         page.goto(address)
         page.tap("#tab-map")
         page.wait_for_selector("transom-map li button")
-        page.locator("transom-map progress").wait_for(state="hidden")  # it is above the map and shifts it
+        page.get_by_label("computing the whole map").wait_for(state="hidden")  # it is above the map and shifts it
         assert page.locator("canvas").evaluate("canvas => getComputedStyle(canvas).touchAction") == "none"
         middle, aside = (200, 220), (170, 260)
         start = found = map_at(page, middle)

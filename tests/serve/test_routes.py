@@ -170,6 +170,66 @@ def test_heads_and_edges_are_ranked_by_influence(site, run):
     assert all(edge["key"] != 0 for edge in without)
 
 
+def read_tile(answer):
+    header = json.loads(answer.headers["Tile"])
+    numbers = np.frombuffer(answer.content, "<f4" if header["type"] == "float32" else "<f2").astype(np.float64)
+    return header, header["scale"] * numbers.reshape(header["shape"])
+
+
+def test_what_mattered_for_one_token_has_signs(site, run):
+    """The block, the map, its largest number and the list say the same; a true knock-out of the first edge agrees."""
+    token, index, head = 3, cross(run)["index"], 1
+    path, name = f"/api/runs/1/{index}", cross(run)["name"]
+    block = site.get(f"{path}/influence", head=head, rows=64, keys=64, token=token).json()
+    changes = np.array(block["estimates"])
+    assert changes.min() < 0 < changes.max()
+    assert (block["unit"], block["explained"]["token"]) == ("log_probability", run["written"][token])
+    likely = {one["token"]: one["probability"] for one in run["likely"][token]}
+    assert block["explained"]["log_probability"] == pytest.approx(np.log(likely[run["written"][token]]), rel=1e-3)
+    header, tile = read_tile(site.get(f"{path}/tile", head=head, token=token))
+    assert header["type"] == "float32"
+    assert tile == pytest.approx(changes, rel=1e-5, abs=1e-8)
+    events = site.get(f"{path}/overview", head=head, token=token).text
+    assert "one forward and one backward pass of the model" in events.partition("\n\n")[0]
+    last = json.loads(events.strip().rpartition("data: ")[2])
+    assert (last["row"], last["largest"]) == (token, pytest.approx(np.abs(changes).max(), rel=1e-5))
+    edges = site.get(f"{path}/strongest", head=head, count=4, by="influence", token=token).json()["edges"]
+    sizes = np.sort(np.abs(changes).flatten())[::-1]
+    assert [abs(edge["estimate"]) for edge in edges] == pytest.approx(sizes[:4], rel=1e-4)
+    first = edges[0]
+    assert first["estimate"] == pytest.approx(changes[first["query"], first["key"]], rel=1e-4)
+    edge = {"layer": name, "head": head, "query": first["query"], "key": first["key"]}
+    words = site.post("/api/runs/1/knock_out", {"edges": [edge], "how": "before"}).json()["rows"][token]["words"]
+    word = next(one for one in words if one["token"] == run["written"][token])
+    change = np.log(word["after"] / word["before"])
+    assert np.sign(change) == np.sign(first["estimate"])
+
+
+def test_agreement_of_one_token_grows_by_knock_outs(site, run):
+    some = site.get("/api/runs/1/agreement", token=2, samples=4).json()
+    more = site.get("/api/runs/1/agreement", token=2, samples=12).json()
+    assert (some["samples"], more["samples"], more["token"]) == (4, 12, run["written"][2])
+    assert more["rows"][:4] == some["rows"]
+    for row in more["rows"][:3]:
+        edge = {name: row[name] for name in ("layer", "head", "query", "key")}
+        words = site.post("/api/runs/1/knock_out", {"edges": [edge], "how": "before"}).json()["rows"][2]["words"]
+        word = next(one for one in words if one["token"] == run["written"][2])
+        assert row["change"] == pytest.approx(np.log(word["after"] / word["before"]), rel=2e-2, abs=2e-5)
+    pairs = np.array([[row["estimate"], row["change"]] for row in more["rows"]])
+    assert more["pearson"] == pytest.approx(np.corrcoef(pairs.T)[0, 1], abs=1e-6)
+
+
+def test_what_mattered_for_a_token_needs_a_prediction(site, run):
+    index = cross(run)["index"]
+    late = site.get(f"/api/runs/1/{index}/tile", token=900)
+    assert late.json()["error"].startswith(f"there are rows={len(run['targets'])}, so 900 is none of them")
+    both = site.get(f"/api/runs/1/{index}/tile", token=1, against="1")
+    assert both.json()["error"].startswith("two runs are compared by their weights, but a token is given too")
+    alone = Client(Session(trace=site.session.runs["1"].trace)).get("/api/runs/1/agreement", token=1)
+    assert alone.status_code == 400
+    assert "this is a trace without its model; leave out the token" in alone.json()["error"]
+
+
 def test_influence_of_a_trace_without_its_model_is_an_error(site):
     client = Client(Session(trace=site.session.runs["1"].trace))
     answer = client.get("/api/runs/1/0/influence")

@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 from transom.names import Misfit, check_index
+from transom.serve.explained_row import can_explain, explained_number
 from transom.serve.request_fields import FeedForwardRequest
-from transom.serve.stage_queries import INFLUENCE, can_explain, explained_number, round_values
+from transom.serve.stage_queries import INFLUENCE, round_values
 
 if TYPE_CHECKING:
     from torch import Tensor

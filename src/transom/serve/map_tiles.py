@@ -6,7 +6,10 @@ import msgspec
 
 from transom.names import Misfit
 from transom.serve.answer_cache import Answer
+from transom.serve.explained_row import explain_row
 from transom.serve.request_fields import TileRequest, WeightsRequest
+
+BACKWARD = "one forward and one backward pass of the model"
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,11 +23,16 @@ if TYPE_CHECKING:
 def map_tile(
     run: "SessionRun", index: int, fields: TileRequest, job: "Job", other: "SessionRun | None" = None
 ) -> Answer:
-    """One tile; with another run, the signed difference: this run's weights minus the other's."""
-    pyramid = run.pyramid(index, fields.head)
+    """One tile; with another run, the signed difference: this run's weights minus the other's.
+
+    With a token, the influence of edges on the prediction of that row: negative where an edge helps it.
+    """
+    pyramid = find_pyramid(run, index, fields)
     tile = compute_tile(pyramid, fields, job)
     values = tile.values
     if other is not None:
+        if fields.token is not None:
+            raise Misfit("two runs are compared by their weights, but a token is given too; leave one of the two out")
         other_pyramid = other.pyramid(index, fields.head)
         if other_pyramid.sizes != pyramid.sizes:
             raise Misfit(
@@ -40,6 +48,30 @@ def map_tile(
         "shape": tuple(values.shape),
     }
     return encode_tile(values, header, single=fields.level == 0)
+
+
+def find_pyramid(run: "SessionRun", index: int, fields: TileRequest) -> "Pyramid":
+    """The map of a head: its weights, or its influence on the token after a row."""
+    if fields.token is None:
+        return run.pyramid(index, fields.head)
+    return explain_row(run, fields.token).pyramid(run.attention(index)[0], fields.head)
+
+
+def build_map(run: "SessionRun", index: int, fields: TileRequest, job: "Job") -> dict[str, Any]:
+    """Compute the whole map of a head, and report how far that is; then its shape, its largest number, and what it
+    explains."""
+    if fields.token is None:
+        pyramid, about = run.pyramid(index, fields.head), {}
+    else:
+        job.report({"share": 0.0, "waits": BACKWARD})
+        pyramid, about = find_pyramid(run, index, fields), explain_row(run, fields.token).to_dict()
+    shape = {"top": pyramid.top, "sizes": pyramid.sizes, "floor": pyramid.base_level}
+    job.report({"share": 0.0, **shape})
+    pyramid.build_base(lambda share: job.report({"share": round(share, 4), **shape}))
+    if fields.token is not None:
+        values = pyramid.tile(pyramid.top, 0, 0, "max", fields.sink).values
+        about |= {"largest": float(values.abs().max())}
+    return {"share": 1.0, **shape, **about}
 
 
 def compute_tile(pyramid: "Pyramid", fields: TileRequest, job: "Job") -> "PooledMap":

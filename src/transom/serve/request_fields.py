@@ -47,6 +47,7 @@ class TileRequest(RequestFields, frozen=True):
     pool: Literal["max", "mean"] = "max"
     sink: bool = True
     against: RunNumber = ""  # another run: the tile is the signed difference to it
+    token: Index | None = None  # the row whose next token is explained: the tile has the influence of edges on it
 
 
 class WeightsRequest(RequestFields, frozen=True):
@@ -57,6 +58,19 @@ class WeightsRequest(RequestFields, frozen=True):
     first_key: Index = 0
     rows: Annotated[int, msgspec.Meta(ge=1, le=64)] = 32
     keys: Annotated[int, msgspec.Meta(ge=1, le=64)] = 32
+
+
+class EdgesRequest(WeightsRequest, frozen=True):
+    """A block of single edges by influence: on the whole output, or on the token after one row."""
+
+    token: Index | None = None
+
+
+class AgreementRequest(RequestFields, frozen=True):
+    """A row whose next token is explained, and how many edges are knocked out beside the estimates."""
+
+    token: Index = 0
+    samples: Annotated[int, msgspec.Meta(ge=1, le=64)] = 16
 
 
 class HeadRequest(RequestFields, frozen=True):
@@ -111,6 +125,7 @@ class TopEdgesRequest(RequestFields, frozen=True):
     count: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
     sink: bool = True
     by: Literal["weight", "influence"] = "weight"
+    token: Index | None = None  # by influence: on the token after this row, instead of the whole output
 
 
 class RankingRequest(RequestFields, frozen=True):

@@ -18,7 +18,7 @@ from transom.serve.lesson_routes import LESSON_ROUTES
 from transom.serve.offline_answers import HeadIndex
 from transom.serve.request_context import Json, RequestContext, Route, query_fields
 from transom.serve.request_fields import parse_body
-from transom.serve.worker import Event, Job
+from transom.serve.worker import Event
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -82,8 +82,13 @@ async def ranking(context: RequestContext, request: "Request") -> Answer:
     return await context.compute_once(request, lambda job: influence_queries.rank_heads(run, fields, job))
 
 
+async def agreement(context: RequestContext, request: "Request") -> Answer:
+    run, fields = context.run(request), query_fields(request, request_fields.AgreementRequest)
+    return await context.compute_once(request, lambda job: influence_queries.measure_agreement(run, fields, job))
+
+
 async def edge_estimates(context: RequestContext, request: "Request") -> Answer:
-    run, index, fields = context.attention_query(request, request_fields.WeightsRequest)
+    run, index, fields = context.attention_query(request, request_fields.EdgesRequest)
     return await context.compute_once(request, lambda job: influence_queries.influence_block(run, index, fields))
 
 
@@ -114,14 +119,8 @@ async def download_trace(context: RequestContext, request: "Request") -> Answer:
 async def stream_map(context: RequestContext, request: "Request") -> AsyncIterator[Event]:
     """The progress of computing the whole map of a head."""
     run, index, fields = context.attention_query(request, request_fields.TileRequest)
-    pyramid = run.pyramid(index, fields.head)
-    shape = {"top": pyramid.top, "sizes": pyramid.sizes, "floor": pyramid.base_level}
-
-    def build_map(job: Job[None]) -> None:
-        job.report({"share": 0.0, **shape})
-        pyramid.build_base(lambda share: job.report({"share": round(share, 4), **shape}))
-
-    return context.job_events(context.worker.submit(build_map), lambda _: {"share": 1.0, **shape})
+    job = context.worker.submit(lambda job: map_tiles.build_map(run, index, fields, job))
+    return context.job_events(job, lambda event: event)
 
 
 async def tile(context: RequestContext, request: "Request") -> Answer:
@@ -197,6 +196,7 @@ ROUTES = (
     Route("GET", RUN + "/residual", residual, "per block and token, the length of what each part adds"),
     Route("GET", RUN + "/influence", influence, "what each head and edge was worth for the token after one row"),
     Route("GET", RUN + "/ranking", ranking, "all heads by influence at once, the first few (refine) by knock-outs"),
+    Route("GET", RUN + "/agreement", agreement, "estimates of random edges beside true knock-outs, for one token"),
     Route("POST", RUN + "/knock_out", knock_out_edges, "the run again without some edges or heads, and what changed"),
     Route("GET", RUN + "/beside", compare, "the outputs of this run and of another one, row by row"),
     Route("GET", RUN + "/page", download_page, "the run as a page in one file, with one head open (HTML)"),

@@ -96,7 +96,7 @@ def prediction_rows(text_run: "TextRun", chances: "Tensor") -> list[dict[str, An
 def strongest_edges(run: "SessionRun", index: int, fields: TopEdgesRequest, job: "Job") -> dict[str, Any]:
     """The strongest edges of a head, strongest first: by weight, or by influence."""
     if fields.by == "influence":
-        return most_influential_edges(run, index, fields)
+        return most_influential_edges(run, index, fields, job)
     name, sight = run.attention(index)
     pyramid = run.pyramid(index, fields.head)
     pyramid.build_base(lambda share: job.raise_if_cancelled())

@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from transom.names import Misfit
 from transom.serve.answer_cache import Answer
+from transom.serve.explained_row import can_explain, explain_row
 from transom.serve.request_fields import InfluenceRequest, RowRequest, ThumbnailsRequest, WindowRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Tensor
 
     from transom.lens import Sight
@@ -97,13 +95,9 @@ def influence_for_row(run: "SessionRun", fields: InfluenceRequest, job: "Job") -
 
     Where no prediction can be followed back, heads come with Σ weight · ‖value‖ instead, and there are no edges.
     """
-    from transom.lens.attribution.influence import influence
-
-    if run.text_run is None or not can_explain(run):
+    if not can_explain(run):
         return carried_values(run)
-    model, encoded = run.text_run.model, run.text_run.encoded
-    log_probability = explained_number(run, fields.row)
-    found = influence(model.model, encoded.inputs, log_probability)
+    found = explain_row(run, fields.row).found
     job.raise_if_cancelled()
     heads, edges = [], []
     for index, (name, sight) in enumerate(run.trace.entries):
@@ -114,33 +108,6 @@ def influence_for_row(run: "SessionRun", fields: InfluenceRequest, job: "Job") -
             None if known is None else round_values(known.edges(batch=0, rows=window[0], keys=window[1]).sum(dim=0))
         )
     return {"by": INFLUENCE, "row": fields.row, "heads": heads, "edges": edges}
-
-
-def can_explain(run: "SessionRun") -> bool:
-    """Whether rows predict tokens, so that something may be said of a prediction."""
-    return run.text_run is not None and run.text_run.model.kind != "encoder"
-
-
-def explained_number(run: "SessionRun", row: int) -> "Callable[[object], Tensor]":
-    """From the model's result, the log-probability of the token that came after a row, or of the likeliest one."""
-    import torch
-
-    from transom.lens.ablation.ablated_runs import logits_of
-
-    assert run.text_run is not None
-    encoded = run.text_run.encoded
-    rows = len(encoded.targets or encoded.tokens)
-    if row >= rows:
-        raise Misfit(f"there are rows={rows}, so {row} is none of them; count from 0 to {rows - 1}")
-    written = [*(encoded.target_ids or encoded.ids)[1:], *run.text_run.new_ids[-1:]]
-    target = written[row] if row < len(written) else None
-
-    def log_probability(result: object) -> "Tensor":
-        logits = logits_of(result)[:, row].double().log_softmax(dim=-1)
-        chosen = logits.argmax(dim=-1) if target is None else torch.tensor([target])
-        return logits.gather(1, chosen[:, None])[:, 0]
-
-    return log_probability
 
 
 def carried_values(run: "SessionRun") -> dict[str, Any]:

@@ -1,5 +1,6 @@
 // <transom-arrows>: which token looks at which, as arrows; an arrow can be knocked out to see whether it matters.
 
+import { AgreementNote } from "./agreement_note.js";
 import { get, getText } from "./api.js";
 import { headName } from "./attention_names.js";
 import {
@@ -12,9 +13,11 @@ import {
 } from "./arrows_drawing.js";
 import { drawByInfluence, influenceLegend, isOfWeights } from "./arrows_influence.js";
 import { largest, moveByKey } from "./arrows_keys.js";
-import { BySwitch, formatEstimate } from "./by_switch.js";
+import { ArrowWords } from "./arrows_words.js";
+import { BY_INFLUENCE, BySwitch } from "./by_switch.js";
 import { card, hint, make, row as rowOf, term } from "./dom.js";
 import { EdgeEffects } from "./edge_effects.js";
+import { explainedToken } from "./explained.js";
 import { describeHead } from "./head_words.js";
 import { RowPlayer } from "./row_player.js";
 import {
@@ -27,16 +30,18 @@ import {
   state,
   withErrors,
 } from "./state.js";
-import { displayToken, formatNumber, rowName, tokenLegend } from "./token_text.js";
+import { displayToken, tokenLegend } from "./token_text.js";
 
 const MOST_TOKENS = 64; // of each side
+const WAITING = "Following the prediction back through the model: one forward and one backward pass …";
 const PROOF = "✓ checked: these weights give what the model computed, to rounding";
 
 class ArrowsView extends HTMLElement {
   connectedCallback() {
     const stopLoading = state.on(["attention", "head", "opened", "by"], () => this.load());
     const stopShowing = state.on(["row", "key", "token"], () => this.show());
-    this.stopListening = () => [stopLoading, stopShowing].forEach((stop) => stop());
+    const stopExplaining = state.on(["token"], () => this.explainAnew());
+    this.stopListening = () => [stopLoading, stopShowing, stopExplaining].forEach((stop) => stop());
     this.picture = make("div", { class: "scroll" });
     this.legend = hint();
     this.heading = make("h2");
@@ -45,6 +50,7 @@ class ArrowsView extends HTMLElement {
     this.by = new BySwitch("What the width of an arrow shows");
     this.width = hint();
     this.notes = hint();
+    this.agreement = new AgreementNote();
     this.player = new RowPlayer(this);
     this.effects = new EdgeEffects();
     const help = hint(
@@ -53,9 +59,10 @@ class ArrowsView extends HTMLElement {
       ", or what mattered to it, an arrow to ask whether it matters; Esc shows all again.",
     );
     const controls = rowOf(this.player.element, this.legend);
+    const about = [this.agreement.element, controls, this.notes, this.proof];
     this.picture.append(hint("Reading this head …"));
     this.replaceChildren(
-      card(this.heading, this.words, this.by.element, help, this.picture, this.width, controls, this.notes, this.proof),
+      card(this.heading, this.words, this.by.element, help, this.picture, this.width, ...about),
       this.effects.element,
     );
     document.addEventListener("keydown", this.onEscape);
@@ -71,6 +78,7 @@ class ArrowsView extends HTMLElement {
     this.player.pause();
     document.removeEventListener("keydown", this.onEscape);
     this.stopListening();
+    this.agreement.close();
     this.effects.close();
   }
 
@@ -79,31 +87,41 @@ class ArrowsView extends HTMLElement {
     const attention = currentAttention();
     const path = `/api/runs/${run}/${index}`;
     const block = { head, rows: Math.min(MOST_TOKENS, attention.queries), keys: Math.min(MOST_TOKENS, attention.keys) };
+    const token = explainedToken();
     this.player.pause();
     this.by.show();
+    if (by === BY_INFLUENCE && !this.by.isRefused) this.width.textContent = WAITING;
     await withErrors(async () => {
       const [data, drawing, influence] = await Promise.all([
         get(`${path}/weights`, block),
         getText(`${path}/picture/arrows`, { head, format: "svg" }),
-        this.by.ask(`${path}/influence`, block),
+        this.by.ask(`${path}/influence`, { ...block, token }),
       ]);
       const isCurrent = [["run", run], ["attention", index], ["head", head], ["by", by]]
-        .every(([name, value]) => state.now[name] === value);
+        .every(([name, value]) => state.now[name] === value) && (!influence || token === explainedToken());
       if (isCurrent && this.isConnected) this.showDrawing({ ...data, influence }, drawing, attention);
     });
   }
 
+  // By influence another prediction is another picture.
+  explainAnew() {
+    const { explained } = this.data?.influence ?? {};
+    if (explained && explained.row !== explainedToken()) this.load();
+  }
+
   showDrawing(data, drawing, attention) {
     this.data = data;
-    this.next = data.rows.map((_, row) => nextToken(row, attention));
-    const tokens = [...data.rows, ...data.keys, ...this.next.filter((token) => token)];
+    const next = data.rows.map((_, row) => nextToken(row, attention));
+    this.spoken = new ArrowWords(data, next);
+    const tokens = [...data.rows, ...data.keys, ...next.filter((token) => token)];
     this.legend.textContent = tokenLegend(tokens.map((token) => token.replace(/^ (?=[^ ])/, "")));
     this.svg = parseDrawing(drawing);
     this.notes.textContent = takeNotes(this.svg).filter((one) => !data.influence || !isOfWeights(one)).join(" ");
     const { influence } = data;
-    this.sizes = influence?.estimates ?? data.weights; // of all arrows, by what is shown
+    this.sizes = influence?.estimates.map((line) => line.map(Math.abs)) ?? data.weights; // of all arrows
     if (influence) drawByInfluence(this.svg, data, influence);
-    this.width.textContent = influence ? influenceLegend(influence) : "";
+    this.width.replaceChildren(...(influence ? influenceLegend(influence) : []));
+    this.agreement.show(influence?.explained?.row ?? null, influence?.explained?.seconds);
     this.heading.textContent = `Arrows of ${headName(attention.index, state.now.head)}`;
     this.proof.textContent = attention.receipt.holds ? PROOF : `The check failed: receipt ${attention.receipt.said}`;
     this.showWords(attention);
@@ -118,7 +136,9 @@ class ArrowsView extends HTMLElement {
     const focused = this.picture.querySelector(":focus")?.id;
     this.picture.replaceChildren(this.svg);
     this.show();
-    if (scrollToRow(this.picture, this.row)) this.legend.prepend("Scroll the picture sideways for more tokens. ");
+    if (scrollToRow(this.picture, this.row ?? influence?.explained?.row ?? null)) {
+      this.legend.prepend("Scroll the picture sideways for more tokens. ");
+    }
     if (focused) this.focusWord(...focused.split("-"));
   }
 
@@ -137,7 +157,7 @@ class ArrowsView extends HTMLElement {
     markChoice(this.svg, this.row, state.now.key);
     for (const side of ["from", "at"]) {
       const words = this.svg.querySelectorAll(`.${side} .word`);
-      words.forEach((word, index) => word.setAttribute("aria-label", this.describeWord(side, index)));
+      words.forEach((word, index) => word.setAttribute("aria-label", this.spoken.word(side, index, this.row)));
     }
   }
 
@@ -145,24 +165,6 @@ class ArrowsView extends HTMLElement {
   get row() {
     const row = chosenRow();
     return row !== null && row in this.data.rows ? row : null;
-  }
-
-  rowName(row) {
-    return rowName(this.data.rows[row], this.next[row]);
-  }
-
-  sizeOf(row, key) {
-    return this.data.influence ? formatEstimate(this.sizes[row][key]) : formatNumber(this.sizes[row][key], 2);
-  }
-
-  // An edge in words; masked edges have a weight of 0.
-  edgeName(row, key) {
-    return `row ${this.rowName(row)}, column ${displayToken(this.data.keys[key])}, ${this.sizeOf(row, key)}`;
-  }
-
-  describeWord(side, index) {
-    if (side === "from") return `${this.rowName(index)}, looks`;
-    return this.row !== null ? this.edgeName(this.row, index) : `${displayToken(this.data.keys[index])}, looked at`;
   }
 
   focusWord(side, index) {
@@ -183,17 +185,17 @@ class ArrowsView extends HTMLElement {
     state.set({ row, key: null });
     const key = largest(this.sizes[row]);
     const verb = this.data.influence ? "is moved most by what it reads at" : "looks most at";
-    announce(`${this.rowName(row)} ${verb} ${displayToken(this.data.keys[key])}, ${this.sizeOf(row, key)}`);
+    announce(`${this.spoken.row(row)} ${verb} ${displayToken(this.data.keys[key])}, ${this.spoken.size(row, key)}`);
   }
 
   chooseEdge(row, key) {
     if (this.data.scores[row][key] === null) {
-      announce(`row ${this.rowName(row)} may not look at ${displayToken(this.data.keys[key])}: masked`);
+      announce(`row ${this.spoken.row(row)} may not look at ${displayToken(this.data.keys[key])}: masked`);
       state.set({ row, key: null });
       return;
     }
     state.set({ row, key });
-    announce(this.edgeName(row, key));
+    announce(this.spoken.edge(row, key));
   }
 }
 

@@ -56,6 +56,11 @@ export class BySwitch {
     this.reason.textContent = why;
   }
 
+  // Whether there are weights alone.
+  get isRefused() {
+    return Boolean(whyAbsent());
+  }
+
   // What the server answers where influence is wanted and can be had, else null.
   async ask(path, fields) {
     if (state.now.by !== BY_INFLUENCE || whyAbsent()) return null;

@@ -12,6 +12,18 @@ const DIVERGING = [
   [5, 79, 140],
 ];
 
+// What mattered: amber helps, white is nothing, violet hinders; of equal depth on both sides.
+const HELPS_HINDERS = [
+  [122, 70, 0],
+  [204, 133, 20],
+  [250, 210, 130],
+  [255, 255, 255],
+  [205, 190, 235],
+  [140, 105, 195],
+  [72, 32, 130],
+];
+const SCALES = { weights: BLUES, difference: DIVERGING, influence: HELPS_HINDERS };
+
 function interpolate(points, share) {
   const place = Math.min(1, Math.max(0, share)) * (points.length - 1);
   const first = Math.min(points.length - 2, Math.floor(place));
@@ -19,9 +31,8 @@ function interpolate(points, share) {
 }
 
 // 256 colours as opaque pixels, in the order in which they lie in memory.
-export function pixelTable(diverging) {
-  const points = diverging ? DIVERGING : BLUES;
-  const bytes = Array.from({ length: 256 }, (_, i) => [...interpolate(points, i / 255), 255]).flat();
+export function pixelTable(scale) {
+  const bytes = Array.from({ length: 256 }, (_, i) => [...interpolate(SCALES[scale], i / 255), 255]).flat();
   return new Uint32Array(Uint8ClampedArray.from(bytes).buffer);
 }
 
@@ -33,14 +44,14 @@ function inkOn(colour) {
   return (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) ? "#000000" : "#ffffff";
 }
 
-export function cellColours(share, diverging = false) {
-  const [r, g, b] = interpolate(diverging ? DIVERGING : BLUES, share);
+export function cellColours(share, scale = "weights") {
+  const [r, g, b] = interpolate(SCALES[scale], share);
   return { background: `rgb(${r} ${g} ${b})`, ink: inkOn([r, g, b]) };
 }
 
 // Colour the background of an element by a value between two ends, and its text so that it can be read there.
-export function paint(element, value, low, high, diverging = false) {
-  const { background, ink } = cellColours((value - low) / (high - low || 1), diverging);
+export function paint(element, value, low, high, scale = "weights") {
+  const { background, ink } = cellColours((value - low) / (high - low || 1), scale);
   element.style.background = background;
   element.style.color = ink;
 }

@@ -14,6 +14,17 @@ export class RunComparison {
     this.note = make("p", { class: "note", role: "status" });
   }
 
+  // Whether the other run's map can be subtracted from one of this run; a note says why not.
+  fitsOver(attention, [rows, keys], isByWeight) {
+    const theirs = this.attentions?.[attention];
+    const isSameSize = !this.attentions || (theirs?.queries === rows && theirs?.keys === keys);
+    const sizes = `this one has ${rows} × ${keys} tokens and the other ${theirs?.queries} × ${theirs?.keys}`;
+    const tooDifferent = `The maps cannot be laid over each other, as ${sizes}: above is this run's own.`;
+    const byWeight = "Maps are compared by their weights: above is what mattered in this run.";
+    this.showNote(!isSameSize ? tooDifferent : this.attentions && !isByWeight ? byWeight : "");
+    return isSameSize && isByWeight;
+  }
+
   showNote(text) {
     this.note.textContent = text;
   }

@@ -3,6 +3,7 @@
 import { get, post } from "./api.js";
 import { BY_INFLUENCE, formatEstimate, unitText } from "./by_switch.js";
 import { button, columnHead, hint, make, row as rowOf, rowHead, scrollTable, term } from "./dom.js";
+import { changeText, explainedToken } from "./explained.js";
 import { isOffline } from "./offline.js";
 import { probabilityBar } from "./probability_bar.js";
 import { announce, chosenRow, currentAttention, nextToken, session, state, withErrors } from "./state.js";
@@ -44,8 +45,9 @@ export class EdgeEffects {
     // deno-lint-ignore camelcase -- the names of the route's fields
     const block = { head, first_row: row, first_key: key, rows: 1, keys: 1 };
     const found = await withErrors(() => get(`${path}/weights`, block));
+    const wanted = { ...block, token: explainedToken() };
     const estimate = this.hasModel && state.now.by === BY_INFLUENCE
-      ? await get(`${path}/influence`, block).catch(() => null) // why there is none stands beside the switch
+      ? await get(`${path}/influence`, wanted).catch(() => null) // why there is none stands beside the switch
       : null;
     if (!found || !isCurrent()) return;
     const edge = `“${rowName(found.rows[0], nextToken(row))}” → “${wordOf(found.keys[0])}” (${key})`;
@@ -106,7 +108,8 @@ function numbersOf(score, weight) {
   );
 }
 
-function estimateText({ unit, estimates: [[size]] }) {
+function estimateText({ unit, explained, estimates: [[size]] }) {
+  if (explained) return `By estimate, ${changeText(size, explained)}; knock it out to compare.`;
   return `Without it the whole output moves by ${formatEstimate(size)} ${unitText(unit)}, by estimate; ` +
     "knock it out to compare.";
 }

@@ -1,6 +1,6 @@
 // One frame of a map: its tiles, its outline, and the labels beside it.
 
-import { drawOutline, drawTicks, drawTokens, drawWeights } from "./map_labels.js";
+import { drawNumbers, drawOutline, drawTicks, drawTokens } from "./map_labels.js";
 import { clamp } from "./map_pan_zoom.js";
 import { finestLevel } from "./state.js";
 
@@ -42,6 +42,6 @@ function drawTiles(pen, viewport, tiles, topLevel, colours) {
   for (let level = topLevel; level >= wanted; level -= 1) {
     const drawn = tiles.drawLevel(pen, viewport, level, colours, level === wanted);
     if (level > 0 || viewport.scale < UPRIGHT_FROM) continue;
-    for (const tile of drawn) drawWeights(viewport, pen, tile, colours);
+    for (const tile of drawn) drawNumbers(viewport, pen, tile, colours);
   }
 }

@@ -1,13 +1,14 @@
 // What stands beside a map: the tokens of its rows and columns, or their numbers where there is no room for words.
 
 import { cellColours } from "./colours.js";
+import { formatChange } from "./explained.js";
 import { keyTokens, rowTokens } from "./state.js";
 import { displayToken } from "./token_text.js";
 
 const label = (tokens, index) => (tokens[index] === undefined ? index : displayToken(tokens[index]));
 
-// Single weights in their cells, in the ink that stands out there.
-export function drawWeights(viewport, pen, tile, { share, isSigned }) {
+// Single numbers in their cells, in the ink that stands out there.
+export function drawNumbers(viewport, pen, tile, { share, kind }) {
   const seen = viewport.visible();
   const [firstRow, lastRow] = [Math.max(tile.rows[0], Math.floor(seen.upper)), Math.min(tile.rows[1], seen.lower)];
   const [firstKey, lastKey] = [Math.max(tile.keys[0], Math.floor(seen.left)), Math.min(tile.keys[1], seen.right)];
@@ -16,8 +17,9 @@ export function drawWeights(viewport, pen, tile, { share, isSigned }) {
   for (let row = firstRow; row < lastRow; row += 1) {
     for (let key = firstKey; key < lastKey; key += 1) {
       const value = tile.numbers[(row - tile.rows[0]) * tile.shape[1] + key - tile.keys[0]];
-      pen.fillStyle = cellColours(share(value), isSigned).ink;
-      pen.fillText(value.toFixed(3), viewport.toCanvasX(key + 0.5), viewport.toCanvasY(row + 0.5) + 4);
+      pen.fillStyle = cellColours(share(value), kind).ink;
+      const text = kind === "influence" ? formatChange(value) : value.toFixed(3);
+      pen.fillText(text, viewport.toCanvasX(key + 0.5), viewport.toCanvasY(row + 0.5) + 4);
     }
   }
 }

@@ -7,17 +7,17 @@ import { withErrors } from "./state.js";
 export const TILE = 256; // cells of a side
 const MOST_TILES = 160; // kept; the one drawn longest ago goes first
 const NEW_IMAGES = 3; // for each frame, so that no frame takes long
-const UNSIGNED = pixelTable(false);
-const SIGNED = pixelTable(true);
+const PIXELS = Object.fromEntries(["weights", "difference", "influence"].map((kind) => [kind, pixelTable(kind)]));
 
-// How weights become colours: on a scale of powers, of logarithms, or signed where two runs are compared.
-export function colouring(isSigned, isLogarithmic) {
-  const share = isSigned
-    ? (value) => (value + 1) / 2
-    : isLogarithmic
-    ? (value) => 1 + Math.log10(Math.max(value, 1e-6)) / 6
-    : (value) => value ** 0.6;
-  return { name: `${isLogarithmic} ${isSigned}`, isSigned, share, pixels: isSigned ? SIGNED : UNSIGNED };
+// How numbers become colours: weights on a scale of powers or of logarithms, differences of two runs with their sign,
+// influence with its sign as a share of the largest of the head, its root, so that small ones can be seen.
+export function colouring(kind, isLogarithmic, largest = 1) {
+  const shares = {
+    weights: isLogarithmic ? (value) => 1 + Math.log10(Math.max(value, 1e-6)) / 6 : (value) => value ** 0.6,
+    difference: (value) => (value + 1) / 2,
+    influence: (value) => 0.5 + 0.5 * Math.sign(value) * Math.sqrt(Math.min(1, Math.abs(value) / largest)),
+  };
+  return { name: `${kind} ${isLogarithmic} ${largest}`, kind, share: shares[kind], pixels: PIXELS[kind] };
 }
 
 export class MapTiles {

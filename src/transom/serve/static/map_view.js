@@ -1,15 +1,16 @@
 // <transom-map>: all weights of a head, to zoom into like a street map, down to single weights.
 
-import { stream } from "./api.js";
 import { RunComparison } from "./compare_runs.js";
 import { card, hint, make } from "./dom.js";
 import { MapControls } from "./map_controls.js";
 import { drawMap } from "./map_drawing.js";
+import { cellText } from "./map_cell_text.js";
+import { MapInfluence } from "./map_influence.js";
 import { listenForPanAndZoom, Viewport } from "./map_pan_zoom.js";
 import { MapSearch } from "./map_search.js";
 import { colouring, MapTiles, TILE } from "./map_tiles.js";
 import { announce, currentAttention, keyTokens, rowTokens, state, withErrors } from "./state.js";
-import { displayToken, formatNumber, tokenLegend } from "./token_text.js";
+import { displayToken, tokenLegend } from "./token_text.js";
 
 const READ_SCALE = 48; // pixels of a cell that was gone to
 const MOST_IN_LEGEND = 2000; // tokens of each side that are searched for signs
@@ -18,17 +19,14 @@ const PROGRESS_FROM = 4; // levels of a map: from there on its overview takes lo
 const LABEL = "Map of attention: arrow keys move, plus and minus zoom, Enter reads the cell in the middle";
 
 const rounded = (value, digits) => Math.round(value * 10 ** digits) / 10 ** digits;
-const placeName = (
-  index,
-  tokens,
-) => (tokens[index] === undefined ? `${index}` : `${index} ${displayToken(tokens[index])}`);
 
 class MapView extends HTMLElement {
   connectedCallback() {
     this.canvas = make("canvas", { tabindex: 0, role: "application", "aria-label": LABEL });
     this.viewport = new Viewport(this.canvas, () => this.requestDraw());
     this.tiles = new MapTiles(() => this.tileSource(), () => this.requestDraw());
-    this.search = new MapSearch((row, key) => this.goTo(row, key));
+    this.influence = new MapInfluence();
+    this.search = new MapSearch((row, key) => this.goTo(row, key), this.influence);
     this.comparison = new RunComparison();
     this.controls = new MapControls(this.viewport, {
       onReload: () => this.reload(),
@@ -38,8 +36,8 @@ class MapView extends HTMLElement {
     this.build();
     listenForPanAndZoom(this.viewport, (place, aloud) => this.readCell(place, aloud));
     const stopLoading = state.on(["attention", "head", "opened"], () => this.load());
-    const stopListing = state.on(["by"], () => this.search.search());
-    this.stopListening = () => [stopLoading, stopListing].forEach((stop) => stop());
+    const stopSwitching = state.on(["by", "token"], () => this.explainAnew());
+    this.stopListening = () => [stopLoading, stopSwitching].forEach((stop) => stop());
     this.resizing = new ResizeObserver(() => this.requestDraw());
     this.resizing.observe(this.canvas);
     this.load();
@@ -49,15 +47,15 @@ class MapView extends HTMLElement {
     this.stopListening();
     this.resizing.disconnect();
     this.loading?.abort();
+    this.influence.close();
   }
 
   build() {
     this.cell = make("p", { class: "hint", "aria-hidden": "true" }, " ");
     this.legend = hint();
-    this.progress = make("progress", { max: 1, value: 0, hidden: true, "aria-label": "computing the whole map" });
-    const map = make("div", {}, this.canvas, this.cell, this.legend);
+    const map = make("div", {}, this.canvas, this.cell, this.legend, this.influence.agreement.element);
     const sides = make("div", { class: "side-by-side" }, map, this.search.element);
-    this.replaceChildren(card(this.controls.element, this.progress, sides), this.comparison.element);
+    this.replaceChildren(card(this.influence.element, this.controls.element, sides), this.comparison.element);
   }
 
   async load() {
@@ -71,9 +69,32 @@ class MapView extends HTMLElement {
     this.legend.textContent = tokenLegend(tokens);
     await this.controls.listRuns();
     await this.compare(false);
-    if (!await this.computeOverview()) return;
+    await this.showOverview();
+  }
+
+  // What mattered instead of what is read, or the other way round, or for another prediction: the same place anew.
+  async explainAnew() {
+    if (!currentAttention() || this.influence.token === this.shownToken) return;
+    this.loading?.abort();
+    this.loading = new AbortController();
+    await this.compare(false);
+    await this.showOverview();
+  }
+
+  async showOverview() {
+    this.isReady = false;
+    this.tiles.clear();
+    this.shownToken = this.influence.token;
+    this.isReady = Boolean(await this.computeOverview());
+    if (!this.isReady) return;
+    this.controls.show(this.kind, this.influence.largest);
     this.requestDraw();
-    this.search.showStrongest();
+    this.search.search();
+  }
+
+  // What the cells show.
+  get kind() {
+    return this.isSigned ? "difference" : this.shownToken === null ? "weights" : "influence";
   }
 
   // Where the address says, or all of it where that is for a map of another size.
@@ -92,43 +113,38 @@ class MapView extends HTMLElement {
   async compare(reloads = true) {
     const other = this.controls.otherRun.value;
     await withErrors(() => this.comparison.show(other));
-    const theirs = this.comparison.attentions?.[state.now.attention];
     const { rows, keys } = this.viewport;
-    const fits = !other || (theirs?.queries === rows && theirs?.keys === keys);
+    const fits = this.comparison.fitsOver(state.now.attention, [rows, keys], this.influence.token === null);
     this.isSigned = Boolean(other) && fits;
-    const sizes = `this one has ${rows} × ${keys} tokens and the other ${theirs?.queries} × ${theirs?.keys}`;
-    this.comparison.showNote(
-      fits ? "" : `The maps cannot be laid over each other, as ${sizes}: above is this run's own.`,
-    );
     if (reloads) this.reload();
   }
 
-  async computeOverview() {
+  computeOverview() {
     const { run, attention, head } = state.now;
-    if (this.topLevel < PROGRESS_FROM) return true;
+    const fields = { head, sink: this.controls.firstToken.checked };
+    const path = `/api/runs/${run}/${attention}/overview`;
     const { signal } = this.loading;
-    this.progress.hidden = false;
-    this.progress.value = 0;
-    const onEvent = (event) => {
-      if (!signal.aborted) this.progress.value = event.share;
-    };
-    const ready = await withErrors(() => stream(`/api/runs/${run}/${attention}/overview`, { head }, onEvent, signal));
-    if (!signal.aborted) this.progress.hidden = true;
-    return ready && !signal.aborted;
+    return withErrors(() => this.influence.prepare(path, fields, this.topLevel >= PROGRESS_FROM, signal));
   }
 
   // Other numbers are wanted.
   reload() {
-    this.tiles.clear();
     this.search.withFirstToken = this.controls.firstToken.checked;
-    if (this.topLevel < PROGRESS_FROM || this.progress.hidden) this.search.showStrongest();
+    if (this.shownToken !== null) {
+      this.showOverview(); // the largest number may be another one
+      return;
+    }
+    this.tiles.clear();
+    this.controls.show(this.kind);
+    if (this.isReady) this.search.search();
     this.requestDraw();
   }
 
   tileSource() {
     const { run, attention, head } = state.now;
     const { pool, firstToken, otherRun } = this.controls;
-    const fields = { pool: pool.value, sink: firstToken.checked, against: this.isSigned ? otherRun.value : null };
+    const against = this.isSigned ? otherRun.value : null;
+    const fields = { pool: pool.value, sink: firstToken.checked, against, token: this.shownToken };
     return { path: `/api/runs/${run}/${attention}/tile`, head, fields, signal: this.loading.signal };
   }
 
@@ -142,7 +158,9 @@ class MapView extends HTMLElement {
   }
 
   draw() {
-    drawMap(this.viewport, this.tiles, this.topLevel, colouring(this.isSigned, this.controls.logScale.checked));
+    if (!this.isReady && this.shownToken !== null) return; // its scale is not known yet
+    const colours = colouring(this.kind, this.controls.logScale.checked, this.influence.largest);
+    drawMap(this.viewport, this.tiles, this.topLevel, colours);
     if (this.tiles.isIncomplete) this.requestDraw();
     this.writing ??= setTimeout(() => this.writeAddress(), ADDRESS_PAUSE);
   }
@@ -157,22 +175,12 @@ class MapView extends HTMLElement {
   readCell({ x, y }, aloud) {
     const [row, key] = [Math.floor(y), Math.floor(x)];
     const { rows, keys } = this.viewport;
-    if (row < 0 || key < 0 || row >= rows || key >= keys) {
-      this.cell.textContent = " ";
-      return;
-    }
-    const found = this.tiles.valueAt(row, key, this.topLevel);
-    if (!found) return;
-    const place = `row ${placeName(row, rowTokens())}, column ${placeName(key, keyTokens())}`;
-    this.cell.textContent = `${place}, ${this.describe(found)}`;
-    if (aloud) announce(this.cell.textContent);
-  }
-
-  describe({ value, side }) {
-    const less = this.isSigned ? " less the other run's" : "";
-    if (side === 1) return `weight${less} ${formatNumber(value)}`;
-    const pooled = this.controls.pool.value === "max" ? "largest" : "mean";
-    return `${pooled} weight of ${side} × ${side}${less}: ${formatNumber(value)}`;
+    const isInside = row >= 0 && key >= 0 && row < rows && key < keys;
+    const found = isInside ? this.tiles.valueAt(row, key, this.topLevel) : null;
+    if (isInside && !found) return;
+    const about = { isSigned: this.isSigned, pool: this.controls.pool.value, explained: this.influence.explained };
+    this.cell.textContent = isInside ? cellText(row, key, found, about) : " ";
+    if (isInside && aloud) announce(this.cell.textContent);
   }
 
   goTo(row, key) {

@@ -44,7 +44,7 @@ function valueCell(panel, value, i, j, extra) {
   const attributes = { class: `cell ${extra}`, tabindex: i === 0 && j === 0 ? 0 : -1, "data-at": `${i},${j}` };
   const td = make("td", attributes, finite ? formatNumber(value, panel.digits ?? 4) : "masked");
   const { low = 0, high = 1, colours } = panel.heat ?? {};
-  if (finite) paint(td, value, low, high, colours === "diverging");
+  if (finite) paint(td, value, low, high, colours === "diverging" ? "difference" : "weights");
   return td;
 }
 

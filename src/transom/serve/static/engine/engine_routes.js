@@ -1,11 +1,12 @@
 // The routes that the browser answers itself, with the answers of transom/serve/routes.py.
 
+import { measureAgreement } from "./agreement.js";
 import { arrowsPicture } from "./arrows_picture.js";
 import { edgeEffects } from "./edge_measures.js";
 import { feedForwardUnits } from "./feed_forward.js";
 import { RequestError } from "./request_error.js";
 import { measureHeads, measureOneHead } from "./head_measures.js";
-import { mapShape, mapTile, weightBlock } from "./map_tiles.js";
+import { mapOverview, mapShape, mapTile, weightBlock } from "./map_tiles.js";
 import { influenceBlock, mostInfluentialEdges, rankHeads } from "./output_estimates.js";
 import { checkIndices, checkKnockOut, checkRun, FIELDS, parseQuery } from "./request_fields.js";
 import { compareRuns, firstHead, knockOut, strongestEdges } from "./run_edges.js";
@@ -41,9 +42,8 @@ function smallMaps({ run, query }) {
   return { status: 200, type: "application/octet-stream", headers: { Thumbnails: JSON.stringify(header) }, body };
 }
 
-function overview({ run, index }) {
-  const shape = mapShape(run, index);
-  return events([{ share: 0, ...shape }, { ready: true, share: 1, ...shape }]);
+function overview({ run, index, fields }) {
+  return events([{ share: 0, ...mapShape(run, index) }, { ready: true, share: 1, ...mapOverview(run, index, fields) }]);
 }
 
 function beside({ session, run, query }) {
@@ -60,7 +60,7 @@ const OF_ATTENTION = {
   overview: [FIELDS.tile, overview],
   tile: [FIELDS.tile, tile],
   weights: [FIELDS.weights, ({ run, index, fields }) => json(weightBlock(run, index, fields))],
-  influence: [FIELDS.weights, ({ run, index, fields }) => json(influenceBlock(run, index, fields))],
+  influence: [FIELDS.edges, ({ run, index, fields }) => json(influenceBlock(run, index, fields))],
   strongest: [FIELDS.strongest, strongest],
   effects: [FIELDS.effects, ({ run, index, fields }) => json(edgeEffects(run, index, fields))],
   "feed_forward": [FIELDS.feedForward, ({ run, index, fields }) => json(feedForwardUnits(run, index, fields))],
@@ -79,6 +79,7 @@ const OF_RUN = {
   "GET residual": ({ run }) => json(residualSizes(run)),
   "GET influence": ({ run, query }) => json(influenceForRow(run, parseQuery(FIELDS.influence, query))),
   "GET ranking": ({ run, query }) => json(rankHeads(run, parseQuery(FIELDS.ranking, query))),
+  "GET agreement": ({ run, query }) => json(measureAgreement(run, parseQuery(FIELDS.agreement, query))),
   "POST knock_out": ({ run, body }) => json(knockOut(run, checkKnockOut(body))),
   "GET page": () => unavailable("the run as a page"),
   "GET trace": () => unavailable("the run as a file"),
@@ -101,7 +102,8 @@ function route(session, method, path, query, body, report) {
   if (!/^[0-9]{1,6}$/.test(name) || !Object.hasOwn(OF_ATTENTION, rest)) return null;
   const [kinds, answer] = OF_ATTENTION[rest];
   const fields = parseQuery(kinds, query);
-  checkIndices(run.attention(Number(name)), fields);
+  const isRow = kinds === FIELDS.picture; // elsewhere `token` is the row that is explained
+  checkIndices(run.attention(Number(name)), { ...fields, token: isRow ? fields.token : null });
   return answer({ session, run, index: Number(name), fields, view });
 }
 

@@ -3,7 +3,7 @@
 import { gradientsAlong } from "./backward.js";
 import { dot, multiply, norm, rowOf } from "./matrix.js";
 import { RequestError } from "./request_error.js";
-import { logProbabilityGradient } from "./stage_queries.js";
+import { logProbabilityGradient } from "./explained_row.js";
 
 const CURVE_POINTS = 61;
 const CURVE_REACH = 3; // at least so far to both sides of 0

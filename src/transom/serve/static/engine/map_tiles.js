@@ -1,5 +1,6 @@
 // Blocks of single weights, and tiles of a head's map, as in transom/serve/map_tiles.py.
 
+import { explainRow } from "./explained_row.js";
 import { RequestError } from "./request_error.js";
 
 const TILE = 256; // cells a side
@@ -37,6 +38,11 @@ export function mapShape(run, index) {
 export function mapTile(run, index, fields, other = null) {
   const tile = pooledTile(run, index, fields);
   if (other !== null) {
+    if (fields.token !== null) {
+      throw new RequestError(
+        "two runs are compared by their weights, but a token is given too; leave one of the two out",
+      );
+    }
     const sizes = [run, other].map((one) => mapShape(one, index).sizes);
     if (String(sizes[0]) !== String(sizes[1])) {
       const [own, others] = sizes.map(([queries, keys]) => `(${queries}, ${keys})`);
@@ -53,9 +59,22 @@ export function mapTile(run, index, fields, other = null) {
   return { body: new Uint8Array(values.buffer), header: { ...header, type: "float32", scale: 1, largest } };
 }
 
-// The weights of a tile, pooled into cells of side × side.
-function pooledTile(run, index, { head, level, row, column, pool, sink }) {
+// The whole map, what it explains and its largest number; without a token its shape alone.
+export function mapOverview(run, index, { head, token, sink }) {
+  const shape = mapShape(run, index);
+  if (token === null) return shape;
+  const { keys } = run.attention(index);
+  const explained = explainRow(run, token);
+  const sizes = explained.head(index, head).map((change, at) => (at % keys === 0 && !sink ? 0 : Math.abs(change)));
+  return { ...shape, ...explained.toObject(), largest: Math.max(...sizes) };
+}
+
+const largerSize = (a, b) => (Math.abs(a) >= Math.abs(b) ? a : b);
+
+// The weights of a tile, or the influence of edges on a token, pooled into cells of side × side.
+function pooledTile(run, index, { head, level, row, column, pool, sink, token }) {
   const { weights, queries, keys } = run.attention(index);
+  const numbers = token === null ? weights[head] : explainRow(run, token).head(index, head);
   const { top } = mapShape(run, index);
   if (level > top) throw new RequestError(`the map has levels 0 to ${top}, but got ${level}; 0 has single weights`);
   const side = 2 ** level;
@@ -72,9 +91,9 @@ function pooledTile(run, index, { head, level, row, column, pool, sink }) {
   const areas = new Float32Array(values.length);
   for (let query = rows[0]; query < rows[1]; query += 1) {
     for (let key = columns[0]; key < columns[1]; key += 1) {
-      const weight = key === 0 && !sink ? 0 : weights[head][query * keys + key];
+      const number = key === 0 && !sink ? 0 : numbers[query * keys + key];
       const cell = Math.floor((query - rows[0]) / side) * shape[1] + Math.floor((key - columns[0]) / side);
-      values[cell] = pool === "max" ? Math.max(values[cell], weight) : values[cell] + weight;
+      values[cell] = pool === "max" ? largerSize(values[cell], number) : values[cell] + number;
       areas[cell] += 1;
     }
   }

@@ -2,12 +2,14 @@
 // transom/lens/attribution/output_estimates.py.
 
 import { gradientsAlong } from "./backward.js";
+import { explainRow } from "./explained_row.js";
 import { headInfluence, rowInfluences } from "./edge_influence.js";
 import { divergence, largest, rowOf, softmax } from "./matrix.js";
 import { RandomSigns } from "./random_signs.js";
 
 const PROBES = 8; // random directions of the output
 const UNIT = "nats";
+const LOG_PROBABILITY = "log_probability"; // of the token after a row, in nats; signed: negative where an edge helps it
 const MATTERS = "without it, what the model gives would change most";
 
 const estimates = new WeakMap(); // of each run
@@ -81,19 +83,24 @@ export function rankHeads(run, { refine }) {
 const range = (first, count, size) =>
   Array.from({ length: Math.max(0, Math.min(count, size - first)) }, (_, i) => first + i);
 
-// A block of single edges: how far the output is estimated to move without each, beside its weight.
-export function influenceBlock(run, index, { head, first_row: firstRow, first_key: firstKey, ...counts }) {
+// A block of single edges, beside their weights: how far the output is estimated to move without each; with a token,
+// the signed change of its log-probability.
+export function influenceBlock(run, index, { head, token, first_row: firstRow, first_key: firstKey, ...counts }) {
   const attention = run.attention(index);
   const { reads, at } = run.labels(index);
   const queries = range(firstRow, counts.rows, attention.queries);
   const keys = range(firstKey, counts.keys, attention.keys);
-  const found = estimatesOf(run);
+  const explained = token === null ? null : explainRow(run, token);
+  const found = explained ?? estimatesOf(run);
+  const changes = (query) =>
+    explained ? explained.edges(index, head, query, keys) : found.row(index, head, query, keys);
   return {
     rows: queries.map((query) => reads[query]),
     keys: keys.map((key) => at[key]),
     first: [firstRow, firstKey],
-    unit: UNIT,
-    estimates: queries.map((query) => found.row(index, head, query, keys)),
+    unit: explained ? LOG_PROBABILITY : UNIT,
+    explained: explained?.toObject() ?? null,
+    estimates: queries.map(changes),
     weights: queries.map((query) => {
       const weights = rowOf(attention.weights[head], query, attention.keys);
       return keys.map((key) => weights[key]);
@@ -101,17 +108,19 @@ export function influenceBlock(run, index, { head, first_row: firstRow, first_ke
   };
 }
 
-// The edges of a head without which the output is estimated to move most.
-export function mostInfluentialEdges(run, index, { head, count, sink }) {
+// The edges of a head without which the output, or the prediction of one row, is estimated to change most.
+export function mostInfluentialEdges(run, index, { head, count, sink, token }) {
   const { weights, queries, keys } = run.attention(index);
   const { reads, at } = run.labels(index);
-  const found = estimatesOf(run);
+  const explained = token === null ? null : explainRow(run, token);
   const everyKey = range(0, keys, keys);
-  const sizes = range(0, queries, queries).flatMap((query) => found.row(index, head, query, everyKey));
-  const shown = sink ? sizes : sizes.map((size, place) => place % keys === 0 ? 0 : size);
-  const edges = largest(shown, count).filter((place) => shown[place] > 0).map((place) => {
+  const changes = explained
+    ? explained.head(index, head)
+    : range(0, queries, queries).flatMap((query) => estimatesOf(run).row(index, head, query, everyKey));
+  const shown = sink ? changes : changes.map((change, place) => place % keys === 0 ? 0 : change);
+  const edges = largest(shown.map(Math.abs), count).filter((place) => shown[place] !== 0).map((place) => {
     const [query, key] = [Math.floor(place / keys), place % keys];
     return { query, key, weight: weights[head][place], estimate: shown[place], from: reads[query], at: at[key] };
   });
-  return { edges, unit: UNIT };
+  return { edges, unit: explained ? LOG_PROBABILITY : UNIT, explained: explained?.toObject() ?? null };
 }

@@ -12,6 +12,8 @@ const flag = (initial) => ({ choices: { true: true, false: false }, initial });
 const oneOf = (...names) => ({ choices: Object.fromEntries(names.map((name) => [name, name])), initial: names[0] });
 const text = (initial = "") => ({ text: true, initial });
 
+const BLOCK = { head: index(), "first_row": index(), "first_key": index(), rows: count(32, 64), keys: count(32, 64) };
+
 export const FIELDS = {
   none: {},
   head: { head: index() },
@@ -24,9 +26,18 @@ export const FIELDS = {
     pool: oneOf("max", "mean"),
     sink: flag(true),
     against: text(),
+    token: index(null),
   },
-  weights: { head: index(), first_row: index(), first_key: index(), rows: count(32, 64), keys: count(32, 64) },
-  strongest: { head: index(), count: count(20, 100), sink: flag(true), by: oneOf("weight", "influence") },
+  weights: BLOCK,
+  edges: { ...BLOCK, token: index(null) },
+  agreement: { token: index(), samples: count(16, 64) },
+  strongest: {
+    head: index(),
+    count: count(20, 100),
+    sink: flag(true),
+    by: oneOf("weight", "influence"),
+    token: index(null),
+  },
   ranking: { refine: { least: 0, most: 64, initial: 0 } },
   effects: { head: index(), query: index(), key: index(null), count: count(8, 24) },
   thumbnails: { cells: { least: 4, most: 32, initial: 16 }, first: index(), count: count(512, 512) },

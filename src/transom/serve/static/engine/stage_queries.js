@@ -1,10 +1,9 @@
 // What the picture of the whole model asks about a run, as in transom/serve/stage_queries.py.
 
-import { gradients } from "./backward.js";
 import { headInfluence, rowInfluences } from "./edge_influence.js";
 import { roleOf } from "./engine_session.js";
-import { RequestError } from "./request_error.js";
-import { largest, norm, rowOf, softmax } from "./matrix.js";
+import { explainRow } from "./explained_row.js";
+import { largest, norm, rowOf } from "./matrix.js";
 
 const round = (number) => Number(number.toPrecision(6));
 
@@ -85,29 +84,11 @@ function stackSizes(name, tape, stack) {
   });
 }
 
-// From the logits of a pass, the gradient by them of the log-probability of the token that came after a row.
-export function logProbabilityGradient(run, row) {
-  const rows = run.targetIds.length;
-  if (row >= rows) {
-    throw new RequestError(`there are rows=${rows}, so ${row} is none of them; count from 0 to ${rows - 1}`);
-  }
-  const target = run.targetIds[row + 1] ?? largest(run.logitsOf(row), 1)[0];
-  return (logits) => {
-    const gradient = new Float64Array(logits.length);
-    softmax(rowOf(logits, row, run.vocabulary)).forEach((
-      chance,
-      id,
-    ) => (gradient[row * run.vocabulary + id] = -chance));
-    gradient[row * run.vocabulary + target] += 1;
-    return gradient;
-  };
-}
-
 // What each head, and each edge of a window, was worth for the token after one row: the estimated change of its
 // log-probability without it, by one backward pass.
 export function influenceForRow(run, fields) {
   const { row } = fields;
-  const attentions = gradients(run.translator.model, run.sourceIds, run.targetIds, logProbabilityGradient(run, row));
+  const { attentions } = explainRow(run, row);
   const heads = attentions.map((one) =>
     Array.from({ length: one.heads }, (_, head) => round(headInfluence(one, head)))
   );

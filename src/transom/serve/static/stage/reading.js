@@ -1,5 +1,6 @@
 // The column beside the stage: one sentence on what is shown, one thing to do, its numbers; or a scene of the story.
 
+import { AgreementNote } from "../agreement_note.js";
 import { headName } from "../attention_names.js";
 import { button, hint, make } from "../dom.js";
 import { session, state } from "../state.js";
@@ -22,6 +23,7 @@ export class Reading {
     this.story = new Story(stage);
     this.element = make("aside", { class: "reading", "aria-label": "What you see" });
     this.peekNote = make("p", { class: "peek" });
+    this.agreement = new AgreementNote();
   }
 
   sentence() {
@@ -55,8 +57,17 @@ export class Reading {
       this.table(),
       this.explore(),
       this.stage.now.level === 1 ? legend(this.stage) : null,
+      this.showAgreement(),
       problems(this.stage),
     ];
+  }
+
+  // How far what lights heads and ribbons can be trusted; it is measured where ribbons show what mattered.
+  showAgreement() {
+    const { now, data } = this.stage;
+    const influence = now.by === "influence" ? data.influence(now.token) : null;
+    this.agreement.show(influence?.by === "influence" ? now.token : null, session.run?.seconds ?? 0);
+    return this.agreement.element;
   }
 
   // A head that mattered for the chosen token: a suggestion, never a change of what is shown.

@@ -44,6 +44,7 @@ class StageView extends HTMLElement {
     this.stopListening();
     this.resizing.disconnect();
     this.player.pause();
+    this.reading.agreement.close();
     this.data?.close();
   }
 
