@@ -108,6 +108,7 @@ def test_zoom_down_to_single_weights(browser, long_trace):
 
 def touch(page, *fingers, steps=8):
     """Move fingers together, each from one point of the map to another."""
+    page.locator("canvas").evaluate("canvas => canvas.scrollIntoView()")  # a finger beside the screen touches nothing
     box, session = page.locator("canvas").bounding_box(), page.context.new_cdp_session(page)
 
     def send(kind, share):

@@ -94,20 +94,20 @@ def explained_token(run: "SessionRun", row: int) -> int | None:
     return written[row] if row < len(written) else None
 
 
-def explained_number(run: "SessionRun", row: int) -> "Callable[[object], Tensor]":
-    """From the model's result, the log-probability of the token that came after a row; where none came, of the
-    likeliest one of the first result."""
-    from transom.lens.ablation.ablated_runs import logits_of
+class NextLogProbability:
+    """From the model's result, the log-probability of the token that came after a row; where none came, of the one that
+    is likeliest in the first result."""
 
-    target = explained_token(run, row)
+    def __init__(self, run: "SessionRun", row: int) -> None:
+        self.row, self.token = row, explained_token(run, row)
 
-    def log_probability(result: object) -> "Tensor":
-        nonlocal target
-        logits = logits_of(result)[:, row].double().log_softmax(dim=-1)
-        target = int(logits[0].argmax()) if target is None else target
-        return logits[:, target]
+    def __call__(self, result: object) -> "Tensor":
+        from transom.lens.ablation.ablated_runs import logits_of
 
-    return log_probability
+        logits = logits_of(result)[:, self.row].double().log_softmax(dim=-1)
+        if self.token is None:
+            self.token = int(logits[0].argmax())
+        return logits[:, self.token]
 
 
 def compute_row(run: "SessionRun", row: int) -> ExplainedRow:
@@ -118,7 +118,7 @@ def compute_row(run: "SessionRun", row: int) -> ExplainedRow:
     if run.text_run is None or not can_explain(run):
         why = "this is a trace without its model" if run.text_run is None else "an encoder predicts no token"
         raise Misfit(f"what mattered is asked of a prediction, but {why}; leave out the token, or ask for weights")
-    model, read = run.text_run.model, explained_number(run, row)
+    model, read = run.text_run.model, NextLogProbability(run, row)
     start = time.perf_counter()
     found = influence(model.model, run.text_run.encoded.inputs, read)
     if [sight.shape for sight in found.trace] == [sight.shape for sight in run.trace]:
@@ -127,6 +127,6 @@ def compute_row(run: "SessionRun", row: int) -> ExplainedRow:
             known = found.attentions[name]
             found.attentions[name] = AttentionInfluence(run.trace[name].require_full(), known.gradient, known.how)
         found.trace = run.trace
-    seconds, token = time.perf_counter() - start, explained_token(run, row)
-    text = run.info["likely"][row][0]["token"] if token is None else model.token_strings([token])[0]
-    return ExplainedRow(row, text, found, seconds)
+    seconds = time.perf_counter() - start
+    assert read.token is not None
+    return ExplainedRow(row, model.token_strings([read.token])[0], found, seconds)

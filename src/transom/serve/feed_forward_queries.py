@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from transom.names import Misfit, check_index
-from transom.serve.explained_row import can_explain, explained_number
+from transom.serve.explained_row import NextLogProbability, can_explain
 from transom.serve.request_fields import FeedForwardRequest
 from transom.serve.stage_queries import INFLUENCE, round_values
 
@@ -35,7 +35,7 @@ def feed_forward_units(run: "SessionRun", index: int, fields: FeedForwardRequest
     effects, bias_effect = None, 0.0
     if can_explain(run) and fields.explained is not None:
         call = ModelCall.from_inputs(model.model, encoded.inputs, "the feed-forward level")
-        read = explained_number(run, fields.explained)
+        read = NextLogProbability(run, fields.explained)
         gradient, by_output = hidden_gradient(model.model, lambda: call(gradients=True), units, read, fields.query)
         effects = units.hidden * gradient
         if units.b_2 is not None:

@@ -211,6 +211,7 @@ def is_loaded_later(name: str) -> bool:
     views = (
         "lessons/",
         "answers/api/lessons/",
+        "map_",
         *(match["file"][2:] for match in LATER.finditer(read_static("app.js"))),
     )
     return name.startswith(tuple(f"{PLAYGROUND}/{view}" for view in views))

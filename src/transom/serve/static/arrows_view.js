@@ -40,8 +40,7 @@ class ArrowsView extends HTMLElement {
   connectedCallback() {
     const stopLoading = state.on(["attention", "head", "opened", "by"], () => this.load());
     const stopShowing = state.on(["row", "key", "token"], () => this.show());
-    const stopExplaining = state.on(["token"], () => this.explainAnew());
-    this.stopListening = () => [stopLoading, stopShowing, stopExplaining].forEach((stop) => stop());
+    this.stopListening = () => [stopLoading, stopShowing].forEach((stop) => stop());
     this.picture = make("div", { class: "scroll" });
     this.legend = hint();
     this.heading = make("h2");
@@ -103,12 +102,6 @@ class ArrowsView extends HTMLElement {
     });
   }
 
-  // By influence another prediction is another picture.
-  explainAnew() {
-    const { explained } = this.data?.influence ?? {};
-    if (explained && explained.row !== explainedToken()) this.load();
-  }
-
   showDrawing(data, drawing, attention) {
     this.data = data;
     const next = data.rows.map((_, row) => nextToken(row, attention));
@@ -154,6 +147,8 @@ class ArrowsView extends HTMLElement {
 
   show() {
     if (!this.svg) return;
+    const { explained } = this.data.influence ?? {};
+    if (explained && explained.row !== explainedToken()) this.load(); // another prediction is another picture
     markChoice(this.svg, this.row, state.now.key);
     for (const side of ["from", "at"]) {
       const words = this.svg.querySelectorAll(`.${side} .word`);
