@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transom.lens.ablation.ablated_runs import ModelCall
+from transom.lens.ablation.ablated_runs import ModelCall, ReadOutput
 from transom.lens.ablation.edge import Edge
 from transom.lens.ablation.effect import check_one_sequence, read_output, resolve_target, value_of
 from transom.lens.ablation.knock_out import How, check_how
@@ -37,6 +37,7 @@ def influence(
     how: How = "before",
     tokens: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
+    points: int = 1,
 ) -> "Influence":
     """What each attention edge was worth: the change of a number if the edge were knocked out, to first order.
 
@@ -48,8 +49,12 @@ def influence(
     target     the token whose logit is explained; by default the most likely one
     how        knocked out "before" the softmax (the other keys share the weight) or "after" it
     tokens     the tokens of the sequence as text; targets: those that a decoder beside an encoder reads
+    points     of how many runs the gradient is the mean: in the others all attention fades, by 1/points each time. For
+               whole passages, which are large steps; one more forward and backward pass for each
     """
     check_how(how)
+    if (integer_or_none(points) or 0) < 1:
+        raise Misfit(f"points must be 1 or more, but got {points!r:.60}; 1 takes the gradient of the run as it is")
     call, read = ModelCall.from_inputs(model, inputs, "influence"), partial(read_output, output)
     with capture_output_gradients(model) as gradients, watch(model, tokens, targets=targets) as trace:
         result = read(call(gradients=True))
@@ -70,14 +75,31 @@ def influence(
             "influence follows gradients from the output to attention, but none leads there; let output return what the"
             " model computed, without detach or no_grad"
         )
+    computed = gradients.compute(result, chosen)
+    for point in range(1, points):
+        faded = compute_faded(model, call, read, chosen, 1.0 - point / points)
+        computed = [add_gradients(*pair) for pair in zip(computed, faded, strict=True)]
     attentions = {}
-    for (name, sight), gradient in zip(trace.items(), gradients.compute(result, chosen), strict=True):
+    for (name, sight), gradient in zip(trace.items(), computed, strict=True):
         if name not in unseen:
             full = sight.require_full()
             attentions[name] = AttentionInfluence(
-                full, torch.zeros_like(full.output) if gradient is None else gradient, how
+                full, torch.zeros_like(full.output) if gradient is None else gradient / points, how
             )
     return Influence(call, read, trace, attentions, unseen, (value_of(baseline, chosen), chosen, how))
+
+
+def compute_faded(
+    model: nn.Module, call: ModelCall, read: ReadOutput, target: int | None, scale: float
+) -> list[Tensor | None]:
+    """The gradient by each output of a run in which every attention gives `scale` of its output."""
+    with capture_output_gradients(model, scale) as gradients:
+        result = read(call(gradients=True))
+    return gradients.compute(result, target)
+
+
+def add_gradients(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    return second if first is None else first if second is None else first + second
 
 
 def why_unknown(sight: Sight, untracked: bool) -> str:

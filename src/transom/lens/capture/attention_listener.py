@@ -18,6 +18,7 @@ class AttentionListener:
     cuts_edges = False
     is_open = True  # False once its block has ended; a thread that outlives it may still know it
     takes_gradients = False  # whether CAPTURE.tracked is to be set when an attention is reported
+    output_scale = 1.0  # of a listener that takes gradients: the model goes on with so much of each output
     patches_outputs = False
 
     def on_attention(self, captured: "CapturedAttention | Unreadable", modules: list[nn.Module], order: int) -> None:

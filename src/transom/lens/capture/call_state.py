@@ -200,8 +200,10 @@ class CaptureState(threading.local):
 
     def track(self, output: Tensor, to_heads: Callable[[Tensor], Tensor]) -> Tensor:
         """The output of an attention for the model to go on with, differentiable if a listener takes gradients."""
-        if not any(listener.takes_gradients for listener in self.listeners) or not torch.is_grad_enabled():
+        scales = [listener.output_scale for listener in self.listeners if listener.takes_gradients]
+        if not scales or not torch.is_grad_enabled():
             return output
+        output = output if min(scales) == 1.0 else output * min(scales)
         source = output if output.requires_grad else output.detach().requires_grad_()
         self.tracked = TrackedOutput(get_gradient_edge(source), to_heads)
         return output if source is output else source.clone()  # a model may overwrite it, but not a leaf

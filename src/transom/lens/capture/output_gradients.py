@@ -19,8 +19,8 @@ class OutputGradients(AttentionListener):
 
     takes_gradients = True
 
-    def __init__(self, model: nn.Module) -> None:
-        self.names = AttentionNames(model)
+    def __init__(self, model: nn.Module, output_scale: float = 1.0) -> None:
+        self.names, self.output_scale = AttentionNames(model), output_scale
         self.tracked: list[tuple[str, TrackedOutput | None]] = []
 
     def on_attention(self, captured: CapturedAttention | Unreadable, modules: list[nn.Module], order: int) -> None:
@@ -70,15 +70,15 @@ def gradients_by_edges(
 
 
 @contextmanager
-def capture_output_gradients(model: nn.Module) -> Iterator[OutputGradients]:
+def capture_output_gradients(model: nn.Module, output_scale: float = 1.0) -> Iterator[OutputGradients]:
     """While the block runs, follow the outputs of a model's attentions; its parameters take no gradients meanwhile.
 
     So the graph begins at the first attention, and holds what the gradients of activations need. PyTorch's fast path,
-    which has no gradient, is off.
+    which has no gradient, is off. The model goes on with `output_scale` times each output.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     fast = torch.backends.mha.get_fastpath_enabled()
-    gradients = OutputGradients(model)
+    gradients = OutputGradients(model, output_scale)
     try:
         for parameter in parameters:
             parameter.requires_grad_(False)
