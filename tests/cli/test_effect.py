@@ -77,6 +77,28 @@ def test_sources_are_passages_of_the_prompt(model_folder, capsys, tmp_path):
     assert "Estimates beside 4 true knock-outs" in page
 
 
+CHAT = "{% for m in messages %}<|im_start|>user\n{{ m.content }}<|im_end|>\n<|im_start|>assistant\n{% endfor %}"
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_sources_ask_as_in_a_chat_where_the_model_knows_chats(plain, model_folder, capsys, tmp_path):
+    folder = model_folder("hf", "decoder")
+    (folder / "chat_template.jinja").write_text(CHAT)
+    (tmp_path / "a.txt").write_text("the cat sat")
+    asked = ["sources", "--model", folder, "--context", tmp_path / "a.txt", "--question", "w", "--begin", "the cat"]
+    options = ["--tokens", 2, "--samples", 0, *(["--plain"] if plain else [])]
+    told = json.loads(answer(capsys, *asked, *options, "--json"))
+    before, after = ("", "\nAnswer: ") if plain else ("<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n")
+    loaded = load_text_model(str(folder))
+    ids = loaded.encode_fitting(f"{before}Context:\n\nthe cat sat\n\nQuestion: w{after}the cat")
+    new = loaded.continue_tokens(ids, 2)
+    assert told["answer"] == f"the cat{loaded.decode(new)}".strip()
+    with torch.no_grad():
+        logs = loaded.model(torch.tensor([[*ids, *new[:-1]]])).logits[0].log_softmax(dim=-1)
+    assert told["value"] == pytest.approx(float(logs[len(ids) - 1 :][range(len(new)), new].sum()), abs=1e-4)
+    assert told["rows"][0]["first"] == len(loaded.encode_fitting(f"{before}Context:"))
+
+
 WRONG = {
     "--edge takes LAYER,HEAD,FROM,AT, but got '1,2'; as in 0,2,5,3": ["--edge", "1,2"],
     "--head takes LAYER,HEAD, but got 'x'; as in 0,2": ["--head", "x"],

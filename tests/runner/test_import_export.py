@@ -10,6 +10,7 @@ from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers, 
 from tokenizers import models as engines
 
 import transom
+from transom.runner import load_text_model
 from transom.runner.export_model import export_model
 from transom.runner.import_model import import_model
 from transom.text import Tokenizer as OwnTokenizer
@@ -173,6 +174,7 @@ def test_a_chat_template_is_kept_as_it_is_and_said(tmp_path):
     assert report.notes == [
         "the chat template is kept, and goes out again by transom export; Transom itself does not apply it"
     ]
+    assert [load_text_model(str(folder)).chat_template for folder in (source, tmp_path / "ours")] == [template] * 2
     export_model(tmp_path / "ours", tmp_path / "again")
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "again").chat_template == template
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -199,6 +200,15 @@ class HuggingFaceTextModel(TextModel):
         tokens = torch.tensor([ids])
         inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
         return inputs if target_ids is None else inputs | {"decoder_input_ids": torch.tensor([target_ids])}
+
+    def inputs_for_last(self, inputs: dict[str, Any], rows: int) -> dict[str, Any]:
+        can_choose = "logits_to_keep" in signature(self.model.forward).parameters
+        return {**inputs, "logits_to_keep": rows} if can_choose else inputs
+
+    @property
+    def chat_template(self) -> str | None:
+        template = self.tokenizer.chat_template
+        return template if isinstance(template, str) and template else None  # some have several, by name
 
     def find_target(self, ids: list[int], target: str | None, on_token: OnToken | None) -> tuple[int, list[int]]:
         if target is None:

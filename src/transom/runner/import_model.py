@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from transom.files.model_paths import is_gguf
 from transom.files.strict_settings import check_choice
-from transom.files.tokenizer_files import CHAT_TEMPLATE
 from transom.names import Misfit
 
 if TYPE_CHECKING:
@@ -123,9 +122,8 @@ def stored_dtype(source: Path) -> str:
 
 def chat_notes(tokenizer: "Tokenizer") -> list[str]:
     """Whether there is a chat template: it is kept, and Transom itself does not use it."""
-    has_template = CHAT_TEMPLATE in tokenizer.files or "chat_template" in tokenizer.settings
     kept = "the chat template is kept, and goes out again by transom export; Transom itself does not apply it"
-    return [kept] if has_template else []
+    return [kept] if tokenizer.chat_template else []
 
 
 def save_model(model: "Model", tokenizer: "Tokenizer | None", to: Path, dtype: str, source: Path) -> None:

@@ -85,6 +85,11 @@ class TextModel:
         """The labels of which an encoder finds one; empty for any other model."""
         return []
 
+    @property
+    def chat_template(self) -> str | None:
+        """The program that comes with a model and writes its chats: shown as text, never run; None if there is none."""
+        return None
+
     def encode_pieces(self, text: str, longest: int | None = None) -> list[list[int]]:
         """A text in pieces of at most `longest` tokens, each with its special tokens; none for an empty text."""
         raise NotImplementedError
@@ -92,6 +97,10 @@ class TextModel:
     def make_inputs(self, ids: list[int], target_ids: list[int] | None = None) -> dict[str, Any]:
         """Token ids as the tensors that the model takes, by name."""
         raise NotImplementedError
+
+    def inputs_for_last(self, inputs: dict[str, Any], rows: int) -> dict[str, Any]:
+        """The same inputs; a model that can compute the logits of its last rows alone is asked for that many."""
+        return inputs
 
     def find_target(self, ids: list[int], target: str | None, on_token: OnToken | None) -> tuple[int, list[int]]:
         """The start token of an encoder–decoder and the tokens of its target: the given one, or its own greedy one."""

@@ -78,6 +78,10 @@ class TransomTextModel(TextModel):
     def labels(self) -> list[str]:
         return list(getattr(self.model.config, "labels", ()))
 
+    @property
+    def chat_template(self) -> str | None:
+        return self.tokenizer.chat_template
+
     def encode_pieces(self, text: str, longest: int | None = None) -> list[list[int]]:
         wrapping = self.tokenizer.wrapping(self.kind)
         ids = self.tokenizer.encode(text) if text.strip() else []

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from transom.files.documents import decode_json
-from transom.files.tokenizer_files import CHAT_TEMPLATE
 from transom.text.gguf_tokenizer import CONTROL, NAMES, SPLITS, USER_DEFINED, load_gguf_tokenizer
 from transom.text.special_tokens import NAMES as ROLES
 from transom.text.tokenizer import Tokenizer
@@ -36,8 +35,8 @@ def gguf_fields(tokenizer: Tokenizer, vocabulary: int) -> dict[str, Any] | None:
     for rule in rules(tokenizer, general["tokens"]):
         fields = {f"tokenizer.ggml.{name}": value for name, value in (general | rule).items()}
         if reads_alike(tokenizer, load_gguf_tokenizer(fields, Path("the GGUF file"))):
-            template = tokenizer.settings.get("chat_template") or tokenizer.files.get(CHAT_TEMPLATE, b"").decode()
-            return fields | ({"tokenizer.chat_template": template} if isinstance(template, str) and template else {})
+            template = tokenizer.chat_template
+            return fields | ({"tokenizer.chat_template": template} if template else {})
     return None
 
 

@@ -1,8 +1,10 @@
 """Which passages made a number: their attention, the estimate, and the run in which no one could read them."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from transom.lens.ablation.edge import Edge
@@ -16,6 +18,19 @@ from transom.names import Misfit, check_index
 Spans = Sequence[KeySet] | Mapping[str, KeySet] | str
 
 
+class PassageSums(NamedTuple):
+    """What all attentions say of each passage: the weight of one row, the estimates, and which rows outside read it."""
+
+    mass: Float[Tensor, " any"]
+    estimates: Float[Tensor, " any"]
+    readers: Bool[Tensor, "any keys"]
+
+    @classmethod
+    def zeros(cls, passages: int, keys: int) -> "PassageSums":
+        mass, estimates = torch.zeros(2, passages, dtype=torch.float64)
+        return cls(mass, estimates, torch.zeros(passages, keys, dtype=torch.bool))
+
+
 def rank_sources(
     found: ExplainedRun, spans: Spans, query: int, refine: int | None, progress: Progress | None
 ) -> InfluenceTable[SourceInfluence]:
@@ -24,15 +39,17 @@ def rank_sources(
     keys = found.attentions[names[0]].sight.shape[3]
     named = name_spans(found, spans)
     members = set_members(list(named.values()), keys, torch.device("cpu"))
-    mass, estimates = torch.zeros(2, len(members), dtype=torch.float64)
+    sums = PassageSums.zeros(len(members), keys)
     for name in names:
         check_same_keys(name, found.attentions[name].sight.shape, keys)
         reads = name in reading_attentions(names)
-        add_attention(found, name, members, query if reads else None, (mass, estimates))
+        add_attention(found, name, members, query if reads else None, sums)
+    mass, estimates = sums.mass, sums.estimates
     mass /= sum(found.attentions[name].sight.shape[1] for name in reading_attentions(names))
     order = estimates.abs().argsort(descending=True).tolist()
     chosen = order if refine is None else order[:refine]
-    changes = dict(zip(chosen, true_changes(found, names, members[chosen], progress), strict=True))
+    sets = [passage_edges(names, members[index], sums.readers[index]) for index in chosen]
+    changes = dict(zip(chosen, true_changes(found, sets, progress), strict=True))
     rows = []
     for index in [*sorted(chosen, key=lambda one: -abs(changes[one])), *(one for one in order if one not in changes)]:
         positions = members[index].nonzero()[:, 0]
@@ -76,47 +93,36 @@ def check_same_keys(name: str, shape: tuple[int, int, int, int], keys: int) -> N
         )
 
 
-def add_attention(
-    found: ExplainedRun, name: str, members: Tensor, query: int | None, sums: tuple[Tensor, Tensor]
-) -> None:
+def add_attention(found: ExplainedRun, name: str, members: Tensor, query: int | None, sums: PassageSums) -> None:
     """Add what one attention says: the weight that one row gives each passage, and the estimates of rows outside it."""
-    attention, (mass, estimates) = found.attentions[name], sums
+    attention = found.attentions[name]
     row = -1 if query is None else check_index(query, "queries", attention.sight.shape[2])
     outside = None if is_cross(name) else ~members.T
     for block, changes, weights in attention.changes.span_blocks(members.to(attention.gradient.device)):
         changes, weights, rows = changes.cpu(), weights.cpu(), block.rows
         if outside is not None:
             changes = changes * outside[rows]
-        estimates += changes.sum(dim=(0, 1, 2))
+            sums.readers[:, rows] |= ((weights > 0.0).any(dim=1).any(dim=0) & outside[rows]).T
+        sums.estimates.add_(changes.sum(dim=(0, 1, 2)))
         first, last, _ = rows.indices(block.full_shape[2]) if isinstance(rows, slice) else (0, 0, 1)
         if first <= row < last:
-            mass += weights[:, :, row - first].sum(dim=(0, 1))
+            sums.mass.add_(weights[:, :, row - first].sum(dim=(0, 1)))
 
 
-def true_changes(found: ExplainedRun, names: list[str], members: Tensor, progress: Progress | None) -> list[float]:
-    """The change if no row outside a passage can attend to it, in any of the attentions; 0 if none could."""
-    sets = [passage_edges(found, names, some) for some in members]
+def true_changes(found: ExplainedRun, sets: list[list[Edge]], progress: Progress | None) -> list[float]:
+    """The change without each set of edges; 0 for an empty one."""
     measured = iter(found.measure([some for some in sets if some], progress))
     return [next(measured) if some else 0.0 for some in sets]
 
 
-def passage_edges(found: ExplainedRun, names: list[str], member: Tensor) -> list[Edge]:
-    """The edges into a passage from rows outside it that give it weight."""
+def passage_edges(names: list[str], member: Tensor, readers: Tensor) -> list[Edge]:
+    """The edges into a passage from rows outside it, from the first row on that gives it weight in any attention."""
     keys, edges = member.nonzero()[:, 0].tolist(), []
-    outside = (~member).nonzero()[:, 0].tolist()
     crossing, own = [name for name in names if is_cross(name)], [name for name in names if not is_cross(name)]
     if crossing:
         edges.append(Edge(crossing, key=keys))
-    if own and outside and reads_passage(found, own, outside, keys):
-        edges.append(Edge(own, query=outside, key=keys))
+    reading = readers.nonzero()[:, 0].tolist()
+    if reading:
+        outside = (~member).nonzero()[:, 0]
+        edges.append(Edge(own, query=outside[outside >= reading[0]].tolist(), key=keys))
     return edges
-
-
-def reads_passage(found: ExplainedRun, names: list[str], outside: list[int], keys: list[int]) -> bool:
-    """Whether any row outside a passage gives it weight; the last ones are tried first."""
-    for name in names:
-        sight = found.attentions[name].sight
-        for first in range(len(outside), 0, -64):
-            if bool((sight.weights(batch=0, rows=outside[max(0, first - 64) : first], keys=keys) > 0.0).any()):
-                return True
-    return False
