@@ -14,7 +14,7 @@ from torch import Tensor
 
 import transom
 from bench.measuring.instruments import note
-from bench.planted_facts import place_of
+from bench.planted_facts import place_by_points, place_of
 from transom.models import Decoder, DecoderConfig
 
 KEYS, VALUES, NOISE, PAIRS = 16, 16, 32, 4
@@ -73,7 +73,9 @@ def train_copier(seed: int) -> Decoder:
     return model.eval()
 
 
-def find_copied(lengths: Sequence[int], texts: Sequence[int], seed: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+def find_copied(
+    lengths: Sequence[int], texts: Sequence[int], seed: int, points: int
+) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """For each length, what the model says of its texts, and where the passage with the pair stands."""
     model, draws = train_copier(seed), torch.Generator().manual_seed(seed + 1)
     for length, count in zip(lengths, texts, strict=True):
@@ -84,7 +86,10 @@ def find_copied(lengths: Sequence[int], texts: Sequence[int], seed: int) -> Iter
             spans = {str(start): (start, min(start + PASSAGE, length - 1)) for start in range(0, length - 1, PASSAGE)}
             row: dict[str, Any] = {"right": found.target == value, "passages": len(spans)}
             if row["right"]:
-                row |= place_of(found.sources(spans, refine=REFINE), str(place - place % PASSAGE))
+                planted = str(place - place % PASSAGE)
+                row |= place_of(found.sources(spans, refine=REFINE), planted)
+                again = transom.influence(model, text[None], points=points) if points > 1 else None
+                row |= {} if again is None else place_by_points(again, spans, planted)
             rows.append(row)
             note(f"{length} tokens: {row}")
         yield length, rows

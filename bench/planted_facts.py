@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from transom.lens import Influence
 from transom.lens.attribution.influence_table import InfluenceTable, SourceInfluence
 
 WHO = [
@@ -27,7 +28,7 @@ WORDS = ["lantern", "walnut", "violin", "compass", "thunder", "blanket", "marble
 
 
 class PlantedText(NamedTuple):
-    """Passages by name, the one with the fact, the word that answers the question, and what follows the passages."""
+    """Passages by name, the one with the fact, the word that answers the question, and the place it belongs to."""
 
     passages: dict[str, str]
     planted: str
@@ -39,9 +40,9 @@ class PlantedText(NamedTuple):
         return f"What is the password of the {self.place}?"
 
     @property
-    def ending(self) -> str:
-        """The question, and the answer up to the word itself."""
-        return f"\n\nQuestion: {self.question}\nAnswer: The password of the {self.place} is"
+    def begin(self) -> str:
+        """The answer up to the word itself."""
+        return f"The password of the {self.place} is"
 
 
 def make_sentence(rng: random.Random) -> str:
@@ -72,3 +73,9 @@ def place_of(table: InfluenceTable[SourceInfluence], name: str) -> dict[str, Any
     true = [abs(other.change) for other in table.rows if other.change is not None]
     by_change = None if row.change is None else sum(change > abs(row.change) for change in true)
     return {"by_estimate": larger, "by_change": by_change, "estimate": row.estimate, "change": row.change}
+
+
+def place_by_points(found: Influence, spans: dict[str, tuple[int, int]], name: str) -> dict[str, Any]:
+    """The same by another estimate, whose gradient is the mean of several runs."""
+    place = place_of(found.sources(spans, refine=0), name)
+    return {"by_points": place["by_estimate"], "estimate_of_points": place["estimate"]}
