@@ -92,7 +92,8 @@ def test_sources_ask_as_in_a_chat_where_the_model_knows_chats(plain, model_folde
     loaded = load_text_model(str(folder))
     ids = loaded.encode_fitting(f"{before}Context:\n\nthe cat sat\n\nQuestion: w{after}the cat")
     new = loaded.continue_tokens(ids, 2)
-    assert told["answer"] == f"the cat{loaded.decode(new)}".strip()
+    assert told["answer"].startswith("the cat ")
+    assert loaded.decode([*ids, *new]).endswith(told["answer"])
     with torch.no_grad():
         logs = loaded.model(torch.tensor([[*ids, *new[:-1]]])).logits[0].log_softmax(dim=-1)
     assert told["value"] == pytest.approx(float(logs[len(ids) - 1 :][range(len(new)), new].sum()), abs=1e-4)
