@@ -1,6 +1,6 @@
 """`influence`: what every edge of every attention was worth for one number, by one forward and one backward pass."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from transom.lens.attribution.influence_table import EdgeInfluence, HeadInfluenc
 from transom.lens.attribution.sources import Spans, rank_sources
 from transom.lens.capture.output_gradients import capture_output_gradients
 from transom.lens.capture.watch import watch
-from transom.lens.trace import list_some, suggest_names
+from transom.lens.trace import Trace, list_some, suggest_names
 from transom.names import Misfit, integer_or_none
 
 NO_VALUES = "its values were not seen"
@@ -53,8 +53,7 @@ def influence(
                whole passages, which are large steps; one more forward and backward pass for each
     """
     check_how(how)
-    if (integer_or_none(points) or 0) < 1:
-        raise Misfit(f"points must be 1 or more, but got {points!r:.60}; 1 takes the gradient of the run as it is")
+    check_points(points)
     call, read = ModelCall.from_inputs(model, inputs, "influence"), partial(read_output, output)
     with capture_output_gradients(model) as gradients, watch(model, tokens, targets=targets) as trace:
         result = read(call(gradients=True))
@@ -75,31 +74,47 @@ def influence(
             "influence follows gradients from the output to attention, but none leads there; let output return what the"
             " model computed, without detach or no_grad"
         )
-    computed = gradients.compute(result, chosen)
-    for point in range(1, points):
-        faded = compute_faded(model, call, read, chosen, 1.0 - point / points)
-        computed = [add_gradients(*pair) for pair in zip(computed, faded, strict=True)]
-    attentions = {}
-    for (name, sight), gradient in zip(trace.items(), computed, strict=True):
-        if name not in unseen:
-            full = sight.require_full()
-            attentions[name] = AttentionInfluence(
-                full, torch.zeros_like(full.output) if gradient is None else gradient / points, how
-            )
+    fade = partial(compute_faded, call, read, chosen)
+    found = mean_with_faded(gradients.compute(result, chosen), points, fade)
+    attentions = pair_gradients(trace, found, unseen, how)
     return Influence(call, read, trace, attentions, unseen, (value_of(baseline, chosen), chosen, how))
 
 
-def compute_faded(
-    model: nn.Module, call: ModelCall, read: ReadOutput, target: int | None, scale: float
-) -> list[Tensor | None]:
+def pair_gradients(
+    trace: Trace, gradients: Sequence[Tensor | None], unseen: Collection[str], how: How
+) -> dict[str, AttentionInfluence]:
+    """Each attention that could be followed, with its gradient: zeros if it does not reach the number."""
+    attentions = {}
+    for (name, sight), gradient in zip(trace.items(), gradients, strict=True):
+        if name not in unseen:
+            full = sight.require_full()
+            attentions[name] = AttentionInfluence(
+                full, torch.zeros_like(full.output) if gradient is None else gradient, how
+            )
+    return attentions
+
+
+def check_points(points: object) -> None:
+    if (integer_or_none(points) or 0) < 1:
+        raise Misfit(f"points must be 1 or more, but got {points!r:.60}; 1 takes the gradient of the run as it is")
+
+
+def compute_faded(call: ModelCall, read: ReadOutput, target: int | None, scale: float) -> list[Tensor | None]:
     """The gradient by each output of a run in which every attention gives `scale` of its output."""
-    with capture_output_gradients(model, scale) as gradients:
+    with capture_output_gradients(call.model, scale) as gradients:
         result = read(call(gradients=True))
     return gradients.compute(result, target)
 
 
-def add_gradients(first: Tensor | None, second: Tensor | None) -> Tensor | None:
-    return second if first is None else first if second is None else first + second
+def mean_with_faded(
+    first: list[Tensor | None], points: int, compute: Callable[[float], list[Tensor | None]]
+) -> list[Tensor | None]:
+    """The mean gradient of a run, and of those that `compute` finds as attention fades by 1/points each time."""
+    sums = first
+    for point in range(1, points):
+        pairs = zip(sums, compute(1.0 - point / points), strict=True)
+        sums = [b if a is None else a if b is None else a + b for a, b in pairs]
+    return [None if gradient is None else gradient / points for gradient in sums]
 
 
 def why_unknown(sight: Sight, untracked: bool) -> str:
