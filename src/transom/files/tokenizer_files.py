@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from transom.files.strict_settings import parse_json_object
-from transom.files.untrusted_files import Limits, read_bytes
+from transom.files.untrusted_files import Limits, decode_utf8, read_bytes
 
 TOKENIZER = "tokenizer.json"
 SETTINGS, SPECIAL_MAP, CHAT_TEMPLATE = "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"
@@ -30,3 +30,9 @@ def read_settings(files: Mapping[str, bytes], folder: Path) -> dict[str, Any] | 
     for name in named:
         settings |= parse_json_object(files[name], str(folder / name), LARGEST_BESIDE.document)
     return settings if named else None
+
+
+def read_chat_template(settings: Mapping[str, Any], files: Mapping[str, bytes]) -> str | None:
+    """The chat template that came with a tokenizer, as text: it is kept, and never run."""
+    template = settings.get("chat_template") or decode_utf8(CHAT_TEMPLATE, files.get(CHAT_TEMPLATE, b""))
+    return template if isinstance(template, str) and template else None

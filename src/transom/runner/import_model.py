@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from transom.files.model_paths import is_gguf
 from transom.files.strict_settings import check_choice
+from transom.files.tokenizer_files import read_chat_template
 from transom.names import Misfit
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def stored_dtype(source: Path) -> str:
 def chat_notes(tokenizer: "Tokenizer") -> list[str]:
     """Whether there is a chat template: it is kept, and Transom itself does not use it."""
     kept = "the chat template is kept, and goes out again by transom export; Transom itself does not apply it"
-    return [kept] if tokenizer.chat_template else []
+    return [kept] if read_chat_template(tokenizer.settings, tokenizer.files) else []
 
 
 def save_model(model: "Model", tokenizer: "Tokenizer | None", to: Path, dtype: str, source: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transom.files.tokenizer_files import read_chat_template
 from transom.names import Misfit
 from transom.runner.text_model import (
     BEAMS,
@@ -80,7 +81,7 @@ class TransomTextModel(TextModel):
 
     @property
     def chat_template(self) -> str | None:
-        return self.tokenizer.chat_template
+        return read_chat_template(self.tokenizer.settings, self.tokenizer.files)
 
     def encode_pieces(self, text: str, longest: int | None = None) -> list[list[int]]:
         wrapping = self.tokenizer.wrapping(self.kind)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from transom.files.documents import decode_json
+from transom.files.tokenizer_files import read_chat_template
 from transom.text.gguf_tokenizer import CONTROL, NAMES, SPLITS, USER_DEFINED, load_gguf_tokenizer
 from transom.text.special_tokens import NAMES as ROLES
 from transom.text.tokenizer import Tokenizer
@@ -35,7 +36,7 @@ def gguf_fields(tokenizer: Tokenizer, vocabulary: int) -> dict[str, Any] | None:
     for rule in rules(tokenizer, general["tokens"]):
         fields = {f"tokenizer.ggml.{name}": value for name, value in (general | rule).items()}
         if reads_alike(tokenizer, load_gguf_tokenizer(fields, Path("the GGUF file"))):
-            template = tokenizer.chat_template
+            template = read_chat_template(tokenizer.settings, tokenizer.files)
             return fields | ({"tokenizer.chat_template": template} if template else {})
     return None
 

@@ -10,14 +10,7 @@ from tokenizers import Tokenizer as Engine
 
 from transom.files.atomic_files import write_file
 from transom.files.strict_settings import check_choice, parse_json_object
-from transom.files.tokenizer_files import (
-    CHAT_TEMPLATE,
-    LARGEST,
-    SETTINGS,
-    TOKENIZER,
-    read_settings,
-    read_tokenizer_files,
-)
+from transom.files.tokenizer_files import LARGEST, SETTINGS, TOKENIZER, read_settings, read_tokenizer_files
 from transom.files.untrusted_files import decode_utf8
 from transom.names import Misfit
 from transom.text.case_marks import LABELS, MARKS, mark_case, restore_case
@@ -65,12 +58,6 @@ class Tokenizer:
         self.case = MARKS in split_patterns(engine)  # whether capitals are marks of their own
         with library_errors(f"{where} cannot read a text", "take another copy"):
             self.template = Wrapping() if is_own else find_wrapping(engine)
-
-    @property
-    def chat_template(self) -> str | None:
-        """The chat template that came with the files; it is kept, and never run."""
-        template = self.settings.get("chat_template") or decode_utf8(CHAT_TEMPLATE, self.files.get(CHAT_TEMPLATE, b""))
-        return template if isinstance(template, str) and template else None
 
     @property
     def padding(self) -> int:
