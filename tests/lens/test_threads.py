@@ -1,6 +1,7 @@
 """Threads that attend, watch and generate at once give the same bits as one after another."""
 
 import threading
+import weakref
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from models.small import decoder, rows
 from watched import Plain, Stack
 
 import transom
+from transom.lens.capture import kernel_overrides
 
 ROUNDS = 12
 
@@ -104,3 +106,29 @@ def test_threads_at_once_give_the_bits_of_one_after_another():
         for result in results:
             assert len(result) == len(expected), index
             assert all(torch.equal(x, y) for x, y in zip(result, expected, strict=True)), index
+
+
+def test_watching_beside_a_thread_keeps_no_more_and_more_wrapped_kernels(monkeypatch):
+    """A kernel's wrapper outlives its removal, as another thread may be about to enter it, but not forever."""
+    monkeypatch.setattr(kernel_overrides, "KEPT_SECONDS", 0.0)
+    made, wrap = [], kernel_overrides.wrap_kernel
+
+    def wrap_and_note(kernel, capture):
+        wrapper = wrap(kernel, capture)
+        made[-1].append(weakref.ref(wrapper))
+        return wrapper
+
+    monkeypatch.setattr(kernel_overrides, "wrap_kernel", wrap_and_note)
+    run, done = make_watch(3, 1), threading.Event()
+    other = threading.Thread(target=done.wait, daemon=True)
+    other.start()
+    for _ in range(kernel_overrides.KEPT_REMOVALS + 3):
+        made.append([])
+        run()
+    done.set()
+    other.join()
+    alive = [all(wrapper() is not None for wrapper in wrappers) for wrappers in made]
+    gone = [all(wrapper() is None for wrapper in wrappers) for wrappers in made]
+    assert all(made)
+    assert gone == [True] * 3 + [False] * kernel_overrides.KEPT_REMOVALS
+    assert alive == [not one for one in gone]

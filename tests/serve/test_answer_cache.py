@@ -1,8 +1,13 @@
 """The cache of answers: what is dropped when it is full, and with a run."""
 
+import weakref
+
+from serve.client import Client
+
+from transom.runner import load_text_model
 from transom.serve import request_context
 from transom.serve.answer_cache import BYTES_BESIDE, Answer, AnswerCache
-from transom.serve.session import Session
+from transom.serve.session import MOST_RUNS, Session
 
 
 def test_the_least_recently_used_answer_is_dropped_first():
@@ -37,3 +42,16 @@ def test_a_forgotten_run_loses_its_answers_and_its_memory(monkeypatch):
     assert context.cache["2", "arrows"] == Answer(b"new")
     assert returned == [True]
     context.close()
+
+
+def test_a_run_is_gone_before_its_memory_is_given_back(monkeypatch):
+    """By the ninth run the first is dead, with all that was asked of it, and no garbage collection is needed."""
+    client, runs, dead = Client(Session(load_text_model())), [], []
+    monkeypatch.setattr(request_context, "return_free_memory", lambda: dead.append([run() is None for run in runs]))
+    asked = ("telling", "influence?row=0", "residual", "0/feed_forward?explained=0", "0/strongest?token=0")
+    for number in range(1, MOST_RUNS + 3):
+        requests = [("GET", f"/api/runs/1/{path}", None) for path in asked if number == 1]
+        answers = client.request_all(("POST", "/api/runs", {"text": "The cat sat."}), *requests)
+        assert [answer.status_code for answer in answers] == [200] * len(answers)
+        runs.append(weakref.ref(client.session.runs[str(number)]))
+    assert dead == [[True] + [False] * (MOST_RUNS - 1), [True] * 2 + [False] * (MOST_RUNS - 1)]

@@ -153,8 +153,7 @@ class Session:
         info = info | {"note": " ".join(notes) or None, "unseen": [vars(one) for one in trace.unseen]}
         run = self.runs[str(self.count)] = SessionRun(str(self.count), trace, info, text_run)
         while len(self.runs) > MOST_RUNS:
-            number, _ = self.runs.popitem(last=False)
-            self.on_forget(number)
+            self.on_forget(self.runs.popitem(last=False)[0])  # the run itself is gone by then, and its memory free
         return run
 
     def run(self, number: str) -> SessionRun:

@@ -1,7 +1,9 @@
 """Wraps kernels of PyTorch's dispatcher while somebody listens, and puts them back."""
 
 import threading
+import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -11,17 +13,22 @@ from torch._C import (  # pyright: ignore[reportAttributeAccessIssue]
     _dispatch_library,
 )
 
+KEPT_REMOVALS = 64  # wrappers that were removed stay alive until so many later removals, and so long
+KEPT_SECONDS = 2.0
 Override = tuple[str, str, Callable[..., Any]]  # operator, dispatch key, and what runs the kernel
 
 
 class KernelOverrides:
-    """Kernels that are wrapped: each wrapper gets the kernel it wraps, and calls it."""
+    """Kernels that are wrapped: each wrapper gets the kernel it wraps, and calls it.
+
+    alive   of the last removals, the time and the wrappers
+    """
 
     def __init__(self) -> None:
         self.library: Any = None
         self.lock = threading.Lock()
         self.wrapped: set[tuple[str, str]] = set()
-        self.alive: list[Any] = []
+        self.alive: deque[tuple[float, list[Any]]] = deque()
 
     def install(self, overrides: Iterable[Override]) -> None:
         """Wrap these kernels; `torch.library.Library` does the same, but reads source files first."""
@@ -32,12 +39,20 @@ class KernelOverrides:
         """Put all kernels back."""
         with self.lock:
             if threading.active_count() > 1:
-                # Another thread may be about to enter a wrapped kernel, so it stays alive.
-                self.alive += [get_kernel(name, key) for name, key in self.wrapped]
+                # Another thread may have looked a wrapper up, and be about to enter it, so it stays alive for a while.
+                self.alive.append((time.monotonic(), [get_kernel(name, key) for name, key in self.wrapped]))
             if self.library is not None:
                 self.library.reset()
             self.library = None
             self.wrapped.clear()
+            self.drop_old()
+
+    def drop_old(self) -> None:
+        """Let go of wrappers that were removed long ago: a thread that looked one up has entered it since, and holds
+        what it runs itself. All of them together would grow by 17 KiB with every run that is watched."""
+        until = time.monotonic() - KEPT_SECONDS
+        while len(self.alive) > KEPT_REMOVALS and self.alive[0][0] <= until:
+            self.alive.popleft()
 
     def wrap_once(self, overrides: Iterable[Override]) -> None:
         """Wrap those of the kernels that are not wrapped yet."""
