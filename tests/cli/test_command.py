@@ -1,5 +1,6 @@
 """The command line as a whole: help, exit codes, and errors of one line."""
 
+import os
 import subprocess
 import sys
 import warnings
@@ -9,6 +10,7 @@ import pytest
 import transom
 from transom import cli
 from transom.cli import COMMANDS, main
+from transom.files.terminal import PLAIN
 from transom.names import Misfit
 
 
@@ -111,7 +113,7 @@ def test_a_warning_is_one_line(monkeypatch, capsys):
     assert warnings.showwarning is original
 
 
-def test_a_stream_without_our_characters_gets_question_marks_not_an_error():
+def test_a_stream_without_our_characters_gets_plain_ones_not_an_error():
     done = subprocess.run(
         [sys.executable, "-m", "transom", "tour"],
         capture_output=True,
@@ -119,4 +121,21 @@ def test_a_stream_without_our_characters_gets_question_marks_not_an_error():
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")
-    assert b"scores Q K?" in done.stdout
+    assert b'"The cat sat" in four dimensions' in done.stdout
+    assert b"scores Q K^T" in done.stdout
+    assert b".allons (.chez)" in done.stdout
+    assert b'translator that comes with Transom: "We are going home." > "Nous allons chez nous."' in done.stdout
+    assert b"?" not in done.stdout.split(b"Next, try:")[0]
+
+
+def test_signs_without_a_plain_form_become_question_marks():
+    assert "“é” → 猫, œuf, ½".encode("ascii", errors=PLAIN) == b'"e" > ?, oeuf, 1/2'
+
+
+def test_a_narrow_terminal_is_told_how_wide_the_tour_is():
+    done = subprocess.run(
+        [sys.executable, "-m", "transom", "tour"], capture_output=True, env={**os.environ, "COLUMNS": "40"}, check=False
+    )
+    words = b"transom: the tour's tables need 100 columns, and this terminal has 40: lines will wrap\n"
+    assert (done.returncode, done.stderr) == (0, words)
+    assert max(map(len, done.stdout.decode().splitlines())) <= 100

@@ -1,5 +1,6 @@
 """What every command reads and prints: texts from the terminal or a pipe, output that is safe on a terminal, JSON."""
 
+import codecs
 import os
 import sys
 import warnings
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from transom.files.terminal import escape_all_but_colours, escape_controls, to_safe_json
+from transom.files.terminal import PLAIN, escape_all_but_colours, escape_controls, replace_by_plain, to_safe_json
 from transom.files.untrusted_files import read_numbered_lines, require_file
 from transom.names import Misfit
 
@@ -108,11 +109,12 @@ def safe_warnings() -> Iterator[None]:
 
 
 def make_tolerant(*streams: Any) -> None:
-    """Let a terminal that lacks a character show ? instead of raising an error."""
+    """Let a terminal that lacks a character show a plain one instead of raising an error."""
+    codecs.register_error(PLAIN, replace_by_plain)
     for stream in streams:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(errors="replace")
+            reconfigure(errors=PLAIN)
 
 
 def read_texts(args: list[str] | None, file: Path | None, blanks: bool = False) -> list[str]:

@@ -2,6 +2,7 @@
 a translator."""
 
 import math
+import os
 import shlex
 import shutil
 import sys
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 LESSON, SLIP = "three-tokens", "a value misread"  # the lesson, and its case that leads to the note's figure
 SENTENCE = "We are going home."  # of two dozen short ones, the one with the arrow that matters most
+WIDTH = 100  # columns of the widest line
 SHADES = "░▒▓█"  # weights up to ¼, ½, ¾, 1
 NEXT = {
     'see "Where do you live?"': "who looks at whom, in any sentence",
@@ -74,6 +76,8 @@ def run(
     if as_json:
         print_json(steps | {"translation": asdict(translation)})
         return
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        note_if_narrow(shutil.get_terminal_size().columns)
     page = [] if html is None else [save_page(html)]
     for line in (*tour_lines(steps), *translation_lines(translation), *page, *next_commands()):
         print_styled(line)
@@ -250,6 +254,11 @@ def translation_lines(translation: TourTranslation) -> Iterator[Text]:
     yield Text(f"   Knock out the arrow {arrow} (weight {weight:.2f}; · is a space):")
     chances = f"from {translation.before:.3f} to {translation.after:.3f}"
     yield Text(f"   the chance of “{token}” goes {chances}, and {then}.")
+
+
+def note_if_narrow(columns: int) -> None:
+    if columns < WIDTH:
+        print_note(f"the tour's tables need {WIDTH} columns, and this terminal has {columns}: lines will wrap")
 
 
 def next_commands() -> Iterator[Text]:

@@ -8,7 +8,7 @@ import json
 import re
 from functools import cache
 from typing import Any
-from unicodedata import category
+from unicodedata import category, normalize
 
 # Controls (C0, DEL, C1), formatting (bidi among it), halves of surrogate pairs, line and paragraph separators.
 CONTROL_CATEGORIES = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -16,6 +16,48 @@ JOINERS = "\u200c\u200d"  # of Persian, Indic scripts and emoji: they control no
 NOT_PRINTABLE_ASCII = re.compile(r"[^ -~]")
 # The colour sequences that Transom itself writes (show/colours.py), and no others.
 OWN_COLOURS = re.compile(r"(\x1b\[(?:0|1|2|38;5;\d{1,3}(?:;48;5;\d{1,3})?)m)")
+
+
+PLAIN = "transom.plain"  # the name of `replace_by_plain` among the error handlers of codecs
+PLAIN_SIGNS = str.maketrans(
+    {
+        "“": '"',
+        "”": '"',
+        "‘": "'",
+        "’": "'",
+        "‹": "<",
+        "›": ">",
+        "→": ">",
+        "←": "<",
+        "↓": "v",
+        "↑": "^",
+        "·": ".",
+        "…": ".",
+    }
+    | {
+        "░": ".",
+        "▒": ":",
+        "▓": "+",
+        "█": "#",
+        "–": "-",
+        "—": "-",
+        "−": "-",
+        "÷": "/",
+        "×": "x",
+        "√": "sqrt ",
+        "ᵀ": "^T",
+    }
+    | {"≤": "<=", "≥": ">=", "œ": "oe", "Œ": "OE", "✕": "x", "‖": "|", "¼": "1/4", "½": "1/2", "¾": "3/4"}
+)
+
+
+def replace_by_plain(error: UnicodeError) -> tuple[str, int]:
+    """What an encoding lacks, as plain ASCII signs: letters without their accents, of anything else a question mark."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end].translate(PLAIN_SIGNS)
+    letters = (normalize("NFKD", sign).encode("ascii", "ignore").decode() or "?" for sign in lacking)
+    return "".join(letters), error.end
 
 
 @cache
