@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -313,6 +314,50 @@ def test_influence_is_what_the_texts_would_lose_to_first_order(home, heads, kind
         assert head["influence"] == pytest.approx(expected[head["layer"], head["head"]] / tokens, rel=1e-3, abs=1e-5)
         assert head["rows"]["influence"] == tokens
     assert max(head["influence"] for head in table["heads"]) > 0.0
+
+
+def test_estimates_of_heads_stand_beside_knock_outs(home, run_command):
+    """The correlation that is printed is that of the changes with each head's part of W_O's input set to zero."""
+    folder = home / "decoder"
+    said = run_command("heads", "--model", folder, "--lines", home / "a.txt", "--influence").err
+    found = re.search(
+        r"estimates beside knock-outs of the 8 heads with the largest, in the first text: Pearson (\S+)", said
+    )
+    assert found is not None
+    model = load_text_model(str(folder))
+    model.model.double()
+    line = next(line for line in (home / "a.txt").read_text().splitlines() if line.strip())
+    encoded = model.prepare_inputs(model.encode_pieces(line, 1024)[0])
+    after = encoded.ids[1:]
+    estimates, layers = [], [name for name, part in model.model.named_modules() if hasattr(part, "W_O")]
+    whole = text_log(model, encoded, after)
+    for layer in layers:
+        attention = model.model.get_submodule(layer)
+        for head in range(attention.heads):
+            estimates.append(
+                (-slope(model, encoded, after, layer, head), without_head(model, encoded, after, layer, head) - whole)
+            )
+    estimates.sort(key=lambda pair: -abs(pair[0]))
+    pearson = torch.corrcoef(torch.tensor(estimates[:8], dtype=torch.float64).T)[0, 1]
+    assert float(found[1]) == pytest.approx(float(pearson), abs=0.006)
+
+
+def text_log(model, encoded, after):
+    logs = model.run(encoded)[0].double().log_softmax(dim=-1)
+    return float(logs[range(len(after)), after].sum())
+
+
+def without_head(model, encoded, after, layer, head):
+    attention = model.model.get_submodule(layer)
+    width = attention.W_O.weight.shape[1] // attention.heads
+    kept = torch.ones(attention.W_O.weight.shape[1], dtype=torch.float64)
+    kept[head * width : (head + 1) * width] = 0.0
+    hook = attention.W_O.register_forward_pre_hook(lambda _, args: (args[0] * kept,))
+    try:
+        with torch.no_grad():
+            return text_log(model, encoded, after)
+    finally:
+        hook.remove()
 
 
 def slope(model, encoded, after, layer, head):

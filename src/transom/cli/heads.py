@@ -18,6 +18,7 @@ from transom.cli.heads_corpus import (
     CorpusPart,
     HeadSumsFile,
     PartProgress,
+    agreement_line,
     join_sums,
     load_sums,
     measure_documents,
@@ -199,7 +200,10 @@ def measure_part(
     if sums.is_finished:
         return sums
     with report_progress(world.leads) as report:
-        return measure_documents(model, sums, Autosave(path, request.save_every), report)
+        sums = measure_documents(model, sums, Autosave(path, request.save_every), report)
+    if request.influence and world.leads:
+        print_text(agreement_line(model, progress.part), stderr=True)
+    return sums
 
 
 def print_table(sums: HeadSumsFile, sort: str | None, most: int | None, form: str) -> None:

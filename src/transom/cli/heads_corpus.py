@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 LARGEST = 2**28  # bytes of a file that is read; the sums of a thousand heads take a few hundred thousand
 INFLUENCE = "influence"  # the column that needs the model, and so is none of HEADS
+KNOCKED_OUT = 8  # heads, to see how far their estimates can be trusted
 UNKNOWN = "gradients do not lead to its output"
 REPORT_SECONDS = 10.0  # between lines of progress if there is no terminal
 
@@ -151,6 +152,22 @@ def documents(part: CorpusPart) -> Iterator[str]:
     for text in part.texts:
         for line in (read_lines if part.lines else read_document)(Path(text)):
             yield line.text
+
+
+def agreement_line(model: TextModel, part: CorpusPart) -> str:
+    """How far the estimates of the strongest heads agree with knock-outs, in the first text that can tell."""
+    from transom.lens.attribution.text_influence import text_agreement
+
+    for ids in (ids for text in documents(part) for ids in model.encode_pieces(text, part.longest)[:1]):
+        encoded = model.prepare_inputs(ids)
+        following = (encoded.target_ids or encoded.ids)[1:]
+        if following:
+            pearson = text_agreement(model.model, encoded.inputs, following, KNOCKED_OUT)
+            number = "no correlation, as one side does not vary" if pearson is None else f"Pearson {pearson:.2f}"
+            return (
+                f"estimates beside knock-outs of the {KNOCKED_OUT} heads with the largest, in the first text: {number}"
+            )
+    return "no text has a token after another, so no estimate was compared with a knock-out"
 
 
 class Autosave:
