@@ -1,8 +1,8 @@
 """How far do estimates of influence agree with true knock-outs, and what do they cost?
 
-Agreement on trained models: the embedded translator, a small writer that is trained here on the text of LICENSE, and the
-models in the folders that are named. Costs: the top 8 of all rows and the map of all heads of influence beside those of
-weights; memory for 32,768 tokens; `influence` of a GPT-2 beside its own forward and backward pass.
+Agreement on trained models: the embedded translator, a small writer that is trained here on the text of LICENSE, and
+the models in the folders that are named. Costs: the top 8 of all rows and the map of all heads of influence beside
+those of weights; memory for 32,768 tokens; `influence` of a GPT-2 beside its own forward and backward pass.
 
 Heads: all ranked at once, beside a knock-out of each, and the time of that beside a forward and a backward pass.
 
