@@ -135,7 +135,7 @@ CASES = {
     part_of_a_model: ("decoder", NO_CODE),
     own_generate: ("decoder", LOADED),
     generation_by_code: ("decoder", "; correct generation_config.json"),
-    pickled: ("decoder", "; name a folder, or download it into the local cache first"),
+    pickled: ("decoder", "; save the model with save_pretrained of transformers, which writes safetensors"),
     kernel: ("decoder", "which Transom never downloads; take attn_implementation out of config.json"),
     adapter: ("decoder", "should hold a whole model, but it has an adapter (adapter_config.json); merge the two first"),
 }
