@@ -21,7 +21,7 @@ def test_a_fact_is_planted_once_and_the_text_is_as_long_as_wanted():
         fact = f"The password of the {text.place} is {text.word}."
         assert whole.count(fact) == text.passages[text.planted].count(fact) == 1
         assert 200 < len(whole.split()) <= 300
-        assert text.word not in text.ending
+        assert text.word not in text.question + text.begin
         places.add(text.planted)
     assert len(places) > 3, "anywhere in the text"
 
