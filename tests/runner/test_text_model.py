@@ -163,8 +163,8 @@ def test_a_hugging_face_folder_needs_safetensors_and_its_extra(tmp_path, monkeyp
     folder = of_hugging_face("encoder", tmp_path / "bert")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     found = complaint(load_text_model, str(folder))
-    assert found.startswith(f"{folder} should hold a model in safetensors, but it cannot be loaded from this machine: ")
-    assert found.endswith("; name a folder, or download it into the local cache first")
+    assert found.startswith(f"{folder} should hold model.safetensors, but its parameters are ")
+    assert found.endswith("; save the model with save_pretrained of transformers, which writes safetensors")
     monkeypatch.setitem(sys.modules, "transformers", None)
     assert complaint(load_text_model, str(folder)) == (
         f"{folder} is a Hugging Face model, which needs the extra hf; install it with pip install 'transom[hf]'"
