@@ -1,11 +1,11 @@
 // Which heads mattered for the chosen token: those that helped it most and those that hindered it most, as a list.
 
-import { post } from "../api.js";
 import { headName } from "../attention_names.js";
 import { button, hint, make } from "../dom.js";
 import { isOffline } from "../offline.js";
 import { nextOf, quote } from "../prediction_text.js";
 import { withErrors } from "../state.js";
+import { knockOut } from "./taken_out.js";
 import { worthOf } from "./worth_text.js";
 
 const HELPERS = 5;
@@ -55,7 +55,7 @@ async function measureAll(stage, heads) {
   const { run, withoutHead } = stage;
   for (const { index, head } of heads.filter((one) => !withoutHead.has(`${one.index} ${one.head}`))) {
     const edges = [{ layer: run.attentions[index].name, head }];
-    const found = await withErrors(() => post(`/api/runs/${run.run}/knock_out`, { edges }));
+    const found = await withErrors(() => knockOut(run, edges));
     if (!found || stage.run !== run) return;
     withoutHead.set(`${index} ${head}`, found);
     stage.refresh();

@@ -184,6 +184,7 @@ class StageView extends HTMLElement {
 
   async knockOut(edges, label) {
     await withErrors(() => takeOut(this, edges, label));
+    dropOthers(this, this.now);
     this.refresh();
     this.reading.element.querySelector(".changed")?.scrollIntoView({ block: "nearest" });
   }

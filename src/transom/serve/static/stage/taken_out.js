@@ -2,9 +2,13 @@
 
 import { post } from "../api.js";
 
+// The predictions of a run before and after some edges are knocked out.
+export const knockOut = ({ run }, edges) => post(`/api/runs/${run}/knock_out`, { edges });
+
 export async function takeOut(stage, edges, label) {
-  const found = await post(`/api/runs/${stage.run.run}/knock_out`, { edges });
-  const { attention } = stage.now;
+  const { run, now: { attention } } = stage; // as it was asked: the visitor may go elsewhere meanwhile
+  const found = await knockOut(run, edges);
+  if (stage.run !== run) return;
   const [{ head, query = null, key = null }] = edges;
   stage.changes = { ...found, label, attention, head, query, key };
   if (key === null) stage.withoutHead.set(`${attention} ${head}`, found);
